@@ -1,0 +1,192 @@
+"""The script of a scenario: `input.json`, decoded strictly into typed ops.
+
+Each op is its own small record, so that an unknown op or a misspelt field is refused when the suite is read, with
+the file and the place, and not met (or worse, ignored) in the middle of a run.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from onetake.errors import UsageError
+
+
+class _Op(msgspec.Struct, tag_field="op", forbid_unknown_fields=True, frozen=True, rename="camel"):
+    pass
+
+
+class WaitedFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True, rename="camel"):
+    """A file that has to appear in the workspace."""
+
+    path: str
+    timeout_ms: int | None = None
+
+
+class Initialize(_Op, tag="initialize"):
+    """Handshake; `terminalOutput` offers the client capability of that name."""
+
+    terminal_output: bool = False
+
+
+class NewSession(_Op, tag="newSession"):
+    """Open a session in the workspace; later ops speak to the session opened last."""
+
+
+class NewSessionExpectError(_Op, tag="newSessionExpectError"):
+    """Ask for a session that the agent must refuse."""
+
+    additional_directories: list[str] | None = None
+
+
+class Prompt(_Op, tag="prompt"):
+    """Send text and wait for the answer."""
+
+    text: str
+
+
+class PromptContent(_Op, tag="promptContent"):
+    """Send content blocks as they are and wait for the answer."""
+
+    content: list[Any]
+
+
+class PromptExpectError(_Op, tag="promptExpectError"):
+    """Send text; the answer must be an error."""
+
+    text: str
+
+
+class PromptAndCancel(_Op, tag="promptAndCancel"):
+    """Send text, wait for the file when one is named, cancel, and wait for the answer."""
+
+    text: str
+    wait_for_file: WaitedFile | None = None
+
+
+class PromptAndWaitForAgentMessage(_Op, tag="promptAndWaitForAgentMessage"):
+    """Send text, wait for the answer, and until an agent message contains `waitForText`."""
+
+    text: str
+    wait_for_text: str
+
+
+class Cancel(_Op, tag="cancel"):
+    """Cancel the current session, after the named file appeared."""
+
+    wait_for_file: WaitedFile | None = None
+
+
+class WaitForFile(_Op, tag="waitForFile"):
+    """Wait until a file of the workspace exists."""
+
+    path: str
+    timeout_ms: int | None = None
+
+
+class WaitForTurnStart(_Op, tag="waitForTurnStart"):
+    """Wait until the log holds a `turn/start` of at least this turn."""
+
+    minimum_turn: int = 1
+
+
+class WaitForTurnEnd(_Op, tag="waitForTurnEnd"):
+    """Wait until the last turn that started has ended."""
+
+
+class WaitForEventAfterTurnEnd(_Op, tag="waitForEventAfterTurnEnd"):
+    """Wait for an event of this type after the last `turn/end`."""
+
+    type: str
+
+
+class WaitForInboxMessage(_Op, tag="waitForInboxMessage"):
+    """Wait until a message with this text was put into the inbox."""
+
+    text: str
+
+
+class WaitForSubagentTurnEnd(_Op, tag="waitForSubagentTurnEnd"):
+    """Wait until a child session ended a turn; `child` counts from 1 (absent: any child)."""
+
+    child: int | None = None
+    minimum_turn: int = 1
+
+
+class Kill(_Op, tag="kill"):
+    """Send a signal to the agent and wait until it is gone."""
+
+    signal: str = "SIGKILL"
+
+
+class Restart(_Op, tag="restart"):
+    """Start the agent again over the same store and workspace."""
+
+
+class ResumeSession(_Op, tag="resumeSession"):
+    """Load the current session in the agent that runs now."""
+
+
+Step = (
+    Initialize
+    | NewSession
+    | NewSessionExpectError
+    | Prompt
+    | PromptContent
+    | PromptExpectError
+    | PromptAndCancel
+    | PromptAndWaitForAgentMessage
+    | Cancel
+    | WaitForFile
+    | WaitForTurnStart
+    | WaitForTurnEnd
+    | WaitForEventAfterTurnEnd
+    | WaitForInboxMessage
+    | WaitForSubagentTurnEnd
+    | Kill
+    | Restart
+    | ResumeSession
+)
+
+
+class PermissionAnswer(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The option kind that answers the next permission request."""
+
+    kind: str
+
+
+class Script(msgspec.Struct, forbid_unknown_fields=True, frozen=True, rename="camel"):
+    """The whole of `input.json`."""
+
+    steps: list[Step]
+    permission_answers: list[PermissionAnswer] = []
+
+
+LOG_OPS = (
+    WaitForTurnStart,
+    WaitForTurnEnd,
+    WaitForEventAfterTurnEnd,
+    WaitForInboxMessage,
+    WaitForSubagentTurnEnd,
+    ResumeSession,
+)
+"""Ops that read the agent's session log; `check` refuses them for agents without one."""
+
+_decoder = msgspec.json.Decoder(Script)
+
+
+def load_script(path: Path) -> Script:
+    """Decode `input.json`. Raises `UsageError` with file and place."""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot read the script of the scenario: {error.strerror}") from error
+    try:
+        script = _decoder.decode(raw)
+    except msgspec.DecodeError as error:
+        raise UsageError(f"{path}: {error}") from error
+    if not script.steps:
+        raise UsageError(f"{path}: `steps` is empty, so the scenario would test nothing")
+    return script

@@ -1,0 +1,205 @@
+"""What a suite is: `suite.toml` decoded strictly, and the scenario folders that it names.
+
+A typo in a settings file must never weaken a test (a misspelt `pins_header` would silently compare less), so
+every table refuses keys that it does not know, and every message names the file and the place in it.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import msgspec
+
+from onetake.errors import UsageError
+from onetake.snapshot.script import Script, Step, load_script
+
+SUITE_FILE = "suite.toml"
+SCRIPT_FILE = "input.json"
+SURFACES = ("requests", "stdout", "log", "workspace")
+DRIVERS = ("acp",)
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class MintRule(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A value that changes from run to run and keeps its identity: group 1 of `pattern` becomes `{{as:N}}`."""
+
+    pattern: str
+    as_: str = msgspec.field(name="as")
+
+
+class MaskRule(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Text that is replaced on one surface before it is compared; its identity is lost."""
+
+    pattern: str
+    with_: str = msgspec.field(name="with")
+
+
+class SurfaceRules(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The normalization of one surface."""
+
+    drop: list[str] = []
+    """Dotted paths that are removed from each frame or record."""
+    mask: list[MaskRule] = []
+
+
+class Normalize(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The `[normalize]` table: rules for values that are not stable by themselves."""
+
+    mint: list[MintRule] = []
+    stdout: SurfaceRules = SurfaceRules()
+    log: SurfaceRules = SurfaceRules()
+    requests: SurfaceRules = SurfaceRules()
+    workspace: SurfaceRules = SurfaceRules()
+
+
+class SuiteTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The `[suite]` table."""
+
+    driver: str = "acp"
+    surfaces: tuple[str, ...] = ("requests", "stdout", "log")
+    timeout_s: float | None = None
+    """Replaces the default time-outs of waits and prompts, in seconds."""
+
+
+class AgentTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The `[agent]` table: how the subject is started."""
+
+    command: list[str]
+    config: str
+    """Path of the live composition relative to suite.toml; replay and refresh boot `<stem>.snapshot<suffix>`."""
+    env: dict[str, str] = {}
+    """Extra variables of the agent, in every mode."""
+    record_env: list[str] = []
+    """Names that are passed in record mode only, from the environment or from `.env` beside the config."""
+
+
+class ScenarioSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """One `[scenarios.NAME]` table."""
+
+    recorded: bool = True
+    """False: the fixture is authored and never re-recorded."""
+    pins_header: bool = False
+    """The folder holds the full system prompt and tool schemas as sidecars."""
+    overridden: bool = False
+    """`replay.override.json` changes what the model says; implies `recorded = false`."""
+    config: str | None = None
+    """Another live composition than the suite's, relative to suite.toml."""
+    env: dict[str, str] = {}
+    model_turn: bool = True
+    """False: the script makes no model call, and the fixture is header-only."""
+    compares_log: bool = True
+    workspace_parent: str | None = None
+    """An authored directory under which the workspace is made; it stays literal."""
+    timeout_s: float | None = None
+    needs: list[str] = []
+    """Programs that must be on PATH for this scenario."""
+
+
+class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The whole of suite.toml."""
+
+    agent: AgentTable
+    suite: SuiteTable = SuiteTable()
+    normalize: Normalize = Normalize()
+    scenarios: dict[str, ScenarioSettings] = {}
+
+
+class Scenario(msgspec.Struct, frozen=True):
+    """One scenario: its folder, its settings, and its script, decoded."""
+
+    name: str
+    dir: Path
+    settings: ScenarioSettings
+    script: Script
+
+    @property
+    def steps(self) -> list[Step]:
+        """The ops of `input.json`, in order."""
+        return self.script.steps
+
+    @property
+    def recorded(self) -> bool:
+        """Whether record mode may write its model input (`overridden` and header-only scenarios are authored)."""
+        return self.settings.recorded and not self.settings.overridden and self.settings.model_turn
+
+
+class Suite(msgspec.Struct, frozen=True):
+    """One suite.toml with its scenarios, in the order of the file."""
+
+    path: Path
+    """The resolved path of suite.toml."""
+    dir: Path
+    settings: Settings
+    scenarios: dict[str, Scenario]
+
+    def surfaces(self, scenario: Scenario) -> list[str]:
+        """The surfaces that this scenario compares, in the suite's order."""
+        return [s for s in self.settings.suite.surfaces if s != "log" or scenario.settings.compares_log]
+
+    def live_config(self, scenario: Scenario) -> Path:
+        """The composition that record boots."""
+        return (self.dir / (scenario.settings.config or self.settings.agent.config)).resolve()
+
+    def snapshot_config(self, scenario: Scenario) -> Path:
+        """The overlay that replay and refresh boot: `agent.yml` -> `agent.snapshot.yml` beside it."""
+        live = self.live_config(scenario)
+        return live.with_name(f"{live.stem}.snapshot{live.suffix}")
+
+
+def load_suite(path: Path) -> Suite:
+    """Read a suite from its suite.toml or from the folder that holds it. Raises `UsageError` with file and place."""
+    if path.is_dir():
+        path = path / SUITE_FILE
+    path = path.resolve()
+    settings = _decode_settings(path)
+    directory = path.parent
+    scenarios = {}
+    for name, table in settings.scenarios.items():
+        if not _NAME.fullmatch(name):
+            raise UsageError(f"{path}: [scenarios.{name}]: a scenario is named with letters, digits, `.`, `_` and `-`")
+        folder = directory / name
+        if not folder.is_dir():
+            raise UsageError(f"{path}: [scenarios.{name}]: the folder {folder} does not exist")
+        scenarios[name] = Scenario(name, folder, table, load_script(folder / SCRIPT_FILE))
+    return Suite(path, directory, settings, scenarios)
+
+
+def _decode_settings(path: Path) -> Settings:
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: cannot read the suite: {error.strerror}") from error
+    try:
+        settings = msgspec.convert(tomllib.loads(raw.decode("utf-8")), Settings)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise UsageError(f"{path}: {error}") from error
+    _validate(path, settings)
+    return settings
+
+
+def _validate(path: Path, settings: Settings) -> None:
+    if settings.suite.driver not in DRIVERS:
+        raise UsageError(
+            f"{path}: [suite] driver = {settings.suite.driver!r} is not a driver; known: {', '.join(DRIVERS)}"
+        )
+    if not settings.suite.surfaces:
+        raise UsageError(f"{path}: [suite] surfaces is empty, so nothing would be compared")
+    for surface in settings.suite.surfaces:
+        if surface not in SURFACES:
+            raise UsageError(f"{path}: [suite] surfaces: {surface!r} is not a surface; known: {', '.join(SURFACES)}")
+    if not settings.agent.command:
+        raise UsageError(f"{path}: [agent] command is empty")
+    patterns = [(f"[normalize] mint[{i}]", rule.pattern) for i, rule in enumerate(settings.normalize.mint)]
+    for surface in SURFACES:
+        rules: SurfaceRules = getattr(settings.normalize, surface)
+        patterns += [(f"[normalize.{surface}] mask[{i}]", rule.pattern) for i, rule in enumerate(rules.mask)]
+    for place, pattern in patterns:
+        try:
+            compiled = re.compile(pattern)
+        except re.error as error:
+            raise UsageError(f"{path}: {place}: {pattern!r} is not a regular expression: {error}") from error
+        if "mint" in place and compiled.groups < 1:
+            raise UsageError(f"{path}: {place}: {pattern!r} needs a group: group 1 is the value that is minted")
