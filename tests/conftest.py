@@ -11,13 +11,18 @@ from hypothesis import HealthCheck, settings
 ROOT = Path(__file__).resolve().parent.parent
 NIGHTLY = os.environ.get("ONETAKE_NIGHTLY") == "1"
 
-# The two machine-speed health checks are off: a loaded machine is no defect of the code under test.
-_SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
-settings.register_profile("default", deadline=None, print_blob=True, suppress_health_check=_SLOW)
-settings.register_profile("ci", settings.get_profile("default"), derandomize=False, database=None)
+# Deep is what the nightly run is for; the usual 100 examples otherwise. A test that sets max_examples itself
+# would ignore that, so none does. A CI run repeats the same examples each time: a red there is about the change.
+EXAMPLES = 100
 settings.register_profile(
-    "nightly", settings.get_profile("default"), max_examples=100 * settings.get_profile("default").max_examples
+    "default",
+    deadline=None,
+    print_blob=True,
+    max_examples=EXAMPLES,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],  # a loaded machine is no defect
 )
+settings.register_profile("ci", settings.get_profile("default"), derandomize=True, database=None)
+settings.register_profile("nightly", settings.get_profile("default"), max_examples=100 * EXAMPLES)
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -27,13 +32,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip what belongs to `make nightly`, with its reason, in every other run."""
-    if NIGHTLY:
-        return
-    skip = pytest.mark.skip(reason="nightly only: run `make nightly` (ONETAKE_NIGHTLY=1)")
+    """Skip what is opt-in, with the command that runs it; a key in the environment alone opts into nothing."""
+    chosen = {"nightly": NIGHTLY, "e2e": os.environ.get("ONETAKE_E2E") == "1"}
     for item in items:
-        if item.get_closest_marker("nightly") is not None:
-            item.add_marker(skip)
+        for marker, on in chosen.items():
+            if not on and item.get_closest_marker(marker) is not None:
+                item.add_marker(pytest.mark.skip(reason=f"opt-in: run `make {marker}`"))
 
 
 @pytest.fixture(scope="session")
