@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 NIGHTLY = os.environ.get("ONETAKE_NIGHTLY") == "1"
 
 # Deep is what the nightly run is for; the usual 100 examples otherwise. A test that sets max_examples itself
-# would ignore that, so none does. A CI run repeats the same examples each time: a red there is about the change.
+# would ignore that, so none does. A CI run repeats the same examples: a red there is about the change.
 EXAMPLES = 100
 settings.register_profile(
     "default",
@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip what is opt-in, with the command that runs it; a key in the environment alone opts into nothing."""
+    """Skip what is opt-in, naming the command that runs it; a key in the environment alone is no consent."""
     chosen = {"nightly": NIGHTLY, "e2e": os.environ.get("ONETAKE_E2E") == "1"}
     for item in items:
         for marker, on in chosen.items():

@@ -87,7 +87,7 @@ def without_docstring(files: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def own_depth(files: Iterable[tuple[str, str]]) -> list[str]:
-    """Property tests that set their own number of examples, and so would not dig deeper in the nightly run."""
+    """Property tests that set their own number of examples, and so would dig no deeper in the nightly run."""
     return [
         f"{name}:{number}: {line.strip()[:120]}"
         for name, text in files
