@@ -1,0 +1,203 @@
+"""JSON text that survives a round trip: what was read is what is written.
+
+Session logs are exchanged with a JavaScript harness and compared byte for byte, so reading and writing must
+not lose what ordinary Python codecs lose. msgspec does nearly all the work and sets the speed; this module adds
+what it refuses or forgets:
+
+- lone surrogates are read and written as `\\udxxx`, exactly as `JSON.stringify` does;
+- a number whose text would change (`-0`, `1.50`, `1E400`, `1e+21`) is read as a float or an int that remembers
+  its text (`ExactFloat`, `ExactInt`) and is written back as that text;
+- nesting that is too deep is a `JsonError`, not a crash.
+
+Only three spellings are not kept: white space, needless escapes (`\\u0041` for `A`) and all but the last of
+duplicate keys. Who must keep those too keeps the bytes (see `onetake.session.splice`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+__all__ = ["ExactFloat", "ExactInt", "JsonError", "clone", "dumps", "dumps_pretty", "loads"]
+
+
+class JsonError(ValueError):
+    """The text is not JSON, or nests too deeply."""
+
+    def __init__(self, message: str, offset: int) -> None:
+        super().__init__(f"{message} (byte {offset})")
+        self.reason = message
+        """What is wrong, without the place."""
+        self.offset = offset
+        """Where: bytes from the start of the text."""
+
+
+class ExactFloat(float):
+    """A number that is written back as the text it was read from."""
+
+    text: str
+
+    def __new__(cls, text: str) -> ExactFloat:
+        self = super().__new__(cls, text)
+        self.text = text
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ExactFloat, (self.text,)
+
+
+class ExactInt(int):
+    """An integer that is written back as the text it was read from (only `-0` needs it)."""
+
+    text: str
+
+    def __new__(cls, text: str) -> ExactInt:
+        self = super().__new__(cls, text)
+        self.text = text
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ExactInt, (self.text,)
+
+
+def loads(raw: bytes | str) -> Any:
+    """Decode one JSON text, keeping every number's spelling.
+
+    Raises `JsonError` with the byte offset when the text is malformed, is not UTF-8 or nests too deeply.
+    """
+    minus_zero = _MINUS_ZERO_BYTES.search(raw) if isinstance(raw, bytes) else _MINUS_ZERO_TEXT.search(raw)
+    if minus_zero is None:
+        try:
+            return _decoder.decode(raw)
+        except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError, ValueError):
+            pass  # the exact decoder gives the value, or the better error
+    return _loads_exactly(raw)
+
+
+def dumps(value: Any) -> bytes:
+    """Encode compactly as UTF-8, keys in order, escaping exactly what `JSON.stringify` escapes.
+
+    Raises `JsonError` for nesting that is too deep and `TypeError` for what JSON cannot say.
+    """
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:  # a lone surrogate somewhere
+        pass
+    except RecursionError:
+        raise JsonError("nested too deeply to write", 0) from None
+    return _text(value, "", "").encode()
+
+
+def dumps_pretty(value: Any) -> str:
+    """Encode for people, as `JSON.stringify(value, null, 2)` would: two spaces, the same escapes."""
+    return _text(value, "\n", "  ")
+
+
+def clone(value: Any) -> Any:
+    """Copy a JSON value so deeply that changing the copy cannot change the original."""
+    kind = type(value)
+    if kind is dict:
+        return {key: clone(item) for key, item in value.items()}
+    if kind is list:
+        return [clone(item) for item in value]
+    return value
+
+
+# Fast path ------------------------------------------------------------------------------------------------
+
+_MINUS_ZERO_BYTES = re.compile(rb"(?:\A|[\[:,\s])-0(?![.\deE])")
+_MINUS_ZERO_TEXT = re.compile(r"(?:\A|[\[:,\s])-0(?![.\deE])")
+
+
+def _float(text: str) -> float:
+    value = float(text)
+    return value if _encoder.encode(value) == text.encode() else ExactFloat(text)
+
+
+def _write_exact(value: Any) -> msgspec.Raw:
+    if isinstance(value, (ExactFloat, ExactInt)):
+        return msgspec.Raw(value.text.encode())
+    raise TypeError(f"JSON cannot say a {type(value).__name__}")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_write_exact)
+_decoder = msgspec.json.Decoder(float_hook=_float)
+
+
+# Exact path: everything the fast path refuses ---------------------------------------------------------------
+
+
+def _int(text: str) -> float:
+    if text == "-0":
+        return ExactInt(text)
+    try:
+        return int(text)
+    except ValueError:  # more digits than Python converts
+        return ExactFloat(text)
+
+
+def _reject_constant(text: str) -> Any:
+    raise _NotJson(text)
+
+
+class _NotJson(Exception):
+    pass
+
+
+def _loads_exactly(raw: bytes | str) -> Any:
+    import json  # only unusual texts come here
+
+    try:
+        text = raw.decode() if isinstance(raw, bytes) else raw
+    except UnicodeDecodeError as error:
+        raise JsonError("not UTF-8", error.start) from None
+    try:
+        return json.loads(text, parse_float=_float, parse_int=_int, parse_constant=_reject_constant)
+    except json.JSONDecodeError as error:
+        offset = len(text[: error.pos].encode("utf-8", "surrogatepass"))
+        raise JsonError(error.msg[:1].lower() + error.msg[1:], offset) from None
+    except _NotJson as error:
+        raise JsonError(f"JSON has no {error}", max(0, text.find(str(error)))) from None
+    except RecursionError:
+        raise JsonError("nested too deeply to read", 0) from None
+
+
+_ESCAPED = re.compile('[\x00-\x1f"\\\\]|[\ud800-\udfff]')
+_SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
+
+
+def _escape(match: re.Match[str]) -> str:
+    char = match.group()
+    return _SHORT.get(char) or f"\\u{ord(char):04x}"
+
+
+def _string(text: str) -> str:
+    # Halves of one character that came apart meet again here, as they do in JavaScript's strings.
+    joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    return f'"{_ESCAPED.sub(_escape, joined)}"'
+
+
+def _text(value: Any, newline: str, indent: str) -> str:
+    colon = ": " if indent else ":"
+
+    def write(item: Any, margin: str) -> str:
+        if isinstance(item, str):
+            return _string(item)
+        if isinstance(item, dict):
+            inner = [f"{_string(str(key))}{colon}{write(part, margin + indent)}" for key, part in item.items()]
+            opening, closing = "{", "}"
+        elif isinstance(item, (list, tuple)):
+            inner = [write(part, margin + indent) for part in item]
+            opening, closing = "[", "]"
+        else:
+            return _encoder.encode(item).decode()
+        if not inner:
+            return opening + closing
+        return f"{opening}{margin}{indent}{f',{margin}{indent}'.join(inner)}{margin}{closing}"
+
+    try:
+        return write(value, newline)
+    except RecursionError:
+        raise JsonError("nested too deeply to write", 0) from None

@@ -1,0 +1,124 @@
+"""Headers and events of a session log (format 0): how they are made, and which types we know.
+
+Both are plain JSON objects, because a log must give back fields and types that nobody here has heard of:
+
+- header: `{type: "session", version: 0, id, createdAt, cwd?, parentSession?, seedLength?, origin?,
+  delegationDepth, agentPreset?}`
+- event: `{type, seq, time, data, sourceEventSeqs?, surfaceOp?, ignorable?}`; `seq` counts from 0 without holes,
+  `time` is in milliseconds since 1970
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+Event = dict[str, Any]
+Header = dict[str, Any]
+
+FORMAT_VERSION = 0
+
+SESSION = "session"
+END_SEED = "session/end-seed"
+TITLE = "session/title"
+INBOX_SPLICED = "agent/inbox/spliced"
+TURN_START = "turn/start"
+TURN_END = "turn/end"
+STEP_START = "step/start"
+STEP_END = "step/end"
+USER_MESSAGE = "user/message"
+ASSISTANT_CHUNK = "assistant/chunk"
+ASSISTANT_MESSAGE = "assistant/message"
+REQUEST_HEADER = "request/header"
+REQUEST_CONTEXT = "request/context"
+TOOL_CALL = "tool/call"
+TOOL_RESULT = "tool/result"
+COMPACTION_SUMMARY = "compaction/summary"
+
+SURFACE_TYPES = frozenset({USER_MESSAGE, ASSISTANT_MESSAGE, TOOL_RESULT})
+"""The events that make model history (see `onetake.session.history`)."""
+
+KNOWN_TYPES = SURFACE_TYPES | {
+    END_SEED,
+    TITLE,
+    INBOX_SPLICED,
+    TURN_START,
+    TURN_END,
+    STEP_START,
+    STEP_END,
+    ASSISTANT_CHUNK,
+    REQUEST_HEADER,
+    REQUEST_CONTEXT,
+    TOOL_CALL,
+    "llm/retry",
+    "llm/retry-started",
+    "compaction/start",
+    COMPACTION_SUMMARY,
+    "compaction/end",
+    "subagent/descriptor",
+    "todo/write",
+    "approval/policy",
+    "approval/asked",
+    "approval/decided",
+    "sandbox/mode",
+    "hook/invoked",
+    "hook/result",
+}
+"""The types whose meaning is known here. Others never hinder reading, only resuming (`unresumable_types`)."""
+
+
+def make_header(
+    session_id: str,
+    *,
+    created_at: int,
+    cwd: str | None = None,
+    parent_session: str | None = None,
+    seed_length: int | None = None,
+    origin: str | None = None,
+    delegation_depth: int = 0,
+    agent_preset: str | None = None,
+) -> Header:
+    """Return a header with its keys in the order of the format; `created_at` is in milliseconds since 1970."""
+    header: Header = {"type": SESSION, "version": FORMAT_VERSION, "id": session_id, "createdAt": created_at}
+    if cwd is not None:
+        header["cwd"] = cwd
+    if parent_session is not None:
+        header["parentSession"] = parent_session
+    if seed_length is not None:
+        header["seedLength"] = seed_length
+    if origin is not None:
+        header["origin"] = origin
+    header["delegationDepth"] = delegation_depth
+    if agent_preset is not None:
+        header["agentPreset"] = agent_preset
+    return header
+
+
+def make_event(
+    type_: str,
+    seq: int,
+    time: int,
+    data: Any,
+    *,
+    source_event_seqs: Sequence[int] | None = None,
+    surface_op: Any = None,
+) -> Event:
+    """Return an event with its keys in the order of the format; `time` is in milliseconds since 1970."""
+    event: Event = {"type": type_, "seq": seq, "time": time, "data": data}
+    if source_event_seqs is not None:
+        event["sourceEventSeqs"] = list(source_event_seqs)
+    if surface_op is not None:
+        event["surfaceOp"] = surface_op
+    return event
+
+
+def unresumable_types(events: Iterable[Event]) -> list[str]:
+    """Return the event types, in order of appearance, that forbid going on with this log.
+
+    A type that we do not know may stand for state that we would lose, unless its event says `ignorable`.
+    """
+    found: dict[str, None] = {}
+    for event in events:
+        if event["type"] not in KNOWN_TYPES and event.get("ignorable") is not True:
+            found[event["type"]] = None
+    return list(found)

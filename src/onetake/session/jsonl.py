@@ -1,0 +1,202 @@
+"""Session logs as bytes: read one, write one, and rewrite one without touching what need not change.
+
+Lines end at `\\n` and nowhere else (U+2028, U+0085 and `\\r` are ordinary text). Line 1 is the header, every
+further line is one record: an event or a packed row. Reading keeps the bytes of each record next to its value,
+so that `rewrite` can pack, unpack and project a log that another program wrote, byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from onetake import jsontext
+from onetake.errors import UsageError
+from onetake.session import frames, packing, splice
+from onetake.session.events import FORMAT_VERSION, SESSION, Event, Header
+from onetake.session.packing import PackingError, Record
+
+
+class StoredRecord(msgspec.Struct):
+    """One line of a log behind the header."""
+
+    raw: bytes
+    """The line, without its newline."""
+    value: Record
+    """The same, decoded: an event or a packed row, possibly without an envelope."""
+    seq: int
+    """The sequence number of its (first) event."""
+    count: int
+    """How many events it stores."""
+
+    @property
+    def is_row(self) -> bool:
+        """Whether it is a packed row."""
+        return self.value["type"] in packing.ROW_TYPES
+
+
+class LogFile(msgspec.Struct):
+    """A log as it was read."""
+
+    name: str
+    """What messages call it: a path."""
+    header: Header
+    header_raw: bytes
+    """The first line, without its newline."""
+    records: list[StoredRecord]
+    torn: frames.TornTail | None = None
+    """The unfinished write at its end; only `read_log(..., live=True)` accepts one."""
+    flaw: str | None = None
+    """Why reading stopped before the end; only `read_log(..., live=True)` stops early."""
+    _events: list[Event] | None = None
+
+    @property
+    def events(self) -> list[Event]:
+        """All events, rows unpacked and envelopes filled in; made when first asked for."""
+        if self._events is None:
+            self._events = [event for record in self.records for event in _events_of(record)]
+        return self._events
+
+    @property
+    def id(self) -> str:
+        """The id of the session."""
+        session_id: str = self.header["id"]
+        return session_id
+
+
+def read_log(raw: bytes, name: str, *, live: bool = False) -> LogFile:
+    """Read a log, compressed or not, from the bytes of the file `name`.
+
+    Raises `UsageError` with file, line and remedy. With `live`, a torn tail or damage behind a readable header
+    is no error: what is before it is returned, and what was found is in `torn` and `flaw`.
+    """
+    image = frames.read_image(raw, name, lenient=live)
+    if image.torn is not None and not live:
+        raise UsageError(
+            f"{name}: ends with {image.torn}. A fixture must end with a newline; a live log is complete "
+            f"only after its session has ended (`onetake log show {name}` reads it in any state)."
+        )
+    return parse_log(image, name, live=live)
+
+
+def parse_log(image: frames.Image, name: str, *, live: bool = False) -> LogFile:
+    """Read the whole lines of `image`; errors and `live` as with `read_log`."""
+    lines = image.text.split(b"\n")
+    lines.pop()  # behind the last newline
+    if not lines:
+        raise UsageError(f"{name}: is empty. A session log begins with a line like {_HEADER_EXAMPLE}")
+    log = LogFile(name, _read_header(lines[0], name), lines[0], [], torn=image.torn, flaw=image.flaw)
+    seq = 0
+    for number, line in enumerate(lines[1:], 2):
+        try:
+            record = _read_record(line, seq)
+        except (jsontext.JsonError, PackingError) as error:
+            if live:
+                log.flaw = f"line {number}: {error}"
+                break
+            raise UsageError(
+                f"{name}, line {number}: {error}. Restore the line (one JSON object per line, no blank lines)."
+            ) from None
+        log.records.append(record)
+        seq += record.count
+    return log
+
+
+def encode_log(header: Header, events: Sequence[Event], *, packed: bool = True, project: bool = False) -> bytes:
+    """Return the log as bytes: `packed` into maximal runs or not; `project` leaves the envelopes out."""
+    return jsontext.dumps(header) + b"\n" + encode_records(events, packed=packed, project=project)
+
+
+def encode_records(events: Sequence[Event], *, packed: bool = True, project: bool = False) -> bytes:
+    """Return the lines of `events` without a header (one batch of a store)."""
+    records: Sequence[Record] = packing.pack(events) if packed else events
+    return b"".join(jsontext.dumps(_projected(record) if project else record) + b"\n" for record in records)
+
+
+def rewrite(log: LogFile, *, packed: bool, project: bool = False) -> bytes:
+    """Return `log` packed into maximal runs or unpacked, with envelopes or `project`ed.
+
+    Records that are neither packed nor unpacked keep their bytes but for the envelope.
+    """
+    lines = [log.header_raw]
+    if packed:
+        lines += _packed_lines(log, project)
+    else:
+        for record in log.records:
+            lines += _verbatim_lines(record, project)
+    return b"\n".join(lines) + b"\n"
+
+
+_HEADER_EXAMPLE = '{"type":"session","version":0,"id":"...","createdAt":0,"delegationDepth":0}'
+_ENVELOPE = ("seq", "time", "seq0", "time0")
+
+
+def _read_header(line: bytes, name: str) -> Header:
+    try:
+        header = jsontext.loads(line)
+    except jsontext.JsonError as error:
+        raise UsageError(f"{name}, line 1: {error}. A session log begins with a line like {_HEADER_EXAMPLE}") from None
+    if not isinstance(header, dict) or header.get("type") != SESSION or not isinstance(header.get("id"), str):
+        raise UsageError(f"{name}, line 1: is not a session header. It should look like {_HEADER_EXAMPLE}")
+    if header.get("version", FORMAT_VERSION) != FORMAT_VERSION:
+        raise UsageError(
+            f"{name}, line 1: has format version {header['version']!r}; this program reads version "
+            f"{FORMAT_VERSION}. Use the program that wrote it."
+        )
+    return header
+
+
+def _read_record(line: bytes, seq: int) -> StoredRecord:
+    value = jsontext.loads(line)
+    if type(value) is not dict or type(value.get("type")) is not str:
+        raise PackingError("is not an object with a type")
+    if value["type"] in packing.ROW_TYPES:
+        count = packing.check_row(value, seq)
+        found = value.get("seq0", seq)
+    else:
+        count = 1
+        found = value.get("seq", seq)
+    if found != seq or type(found) is not int:
+        raise PackingError(f"has seq {found!r} where {seq} comes next: events are missing or out of order")
+    return StoredRecord(line, value, seq, count)
+
+
+def _events_of(record: StoredRecord) -> list[Event]:
+    if record.is_row:
+        return packing.members(record.value, record.seq)
+    return [packing.with_envelope(record.value, record.seq)]
+
+
+def _projected(record: Record) -> Record:
+    return {key: value for key, value in record.items() if key not in _ENVELOPE}
+
+
+def _verbatim_lines(record: StoredRecord, project: bool) -> Iterator[bytes]:
+    if record.is_row:
+        for event in _events_of(record):
+            yield jsontext.dumps(_projected(event) if project else event)
+    elif project:
+        yield splice.without_envelope(record.raw, record.value)
+    else:
+        yield splice.with_envelope(record.raw, record.value, _events_of(record)[0])
+
+
+def _packed_lines(log: LogFile, project: bool) -> Iterator[bytes]:
+    events = log.events
+    stored = {record.seq: record for record in log.records if not record.is_row}
+    odd = {seq for seq, record in stored.items() if not _is_plain(record)}
+    for start, stop in packing.spans(events, odd):
+        if stop - start == 1 and start in stored:
+            yield from _verbatim_lines(stored[start], project)
+            continue
+        record = packing.row_of(events[start:stop]) if stop - start > 1 else events[start]
+        yield jsontext.dumps(_projected(record) if project else record)
+
+
+def _is_plain(record: StoredRecord) -> bool:
+    """Tell whether encoding the value again gives the text, up to the order of keys.
+
+    Equal length is enough to tell: white space, needless escapes and duplicate keys all make a text longer.
+    """
+    return record.value["type"] != packing.ASSISTANT_CHUNK or len(jsontext.dumps(record.value)) == len(record.raw)
