@@ -1,1 +1,1 @@
-"""Replay: put a recording where the model stood, for every session of a scenario, and notice when it does not fit."""
+"""Replay: put a recording where the model stood, session by session, and notice when it does not fit."""

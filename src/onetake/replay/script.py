@@ -5,8 +5,8 @@ several calls may share one (turn, step) when the first failed and was retried. 
 from a model is one call too, though only its blocks were logged. Everything that replays a log, counts its
 calls or compares two recordings starts from the calls that this module derives.
 
-A call whose stream never finished (the user cancelled, the process died) cannot be replayed as it was: it keeps
-its place in the script as an `underivable` entry, so that an override can patch exactly that index.
+A call whose stream never finished (the user cancelled, the process died) cannot be replayed as it was: it
+keeps its place in the script as an `underivable` entry, so that an override can patch exactly that index.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def derive_calls(events: Iterable[Mapping[str, Any]]) -> list[RecordedCall]:
                 current = RecordedCall(turn, step, "main", [], [], [])
                 calls.append(current)
             if not isinstance(chunk, dict):
-                current.fault = f"call at turn/step ({turn}, {step}) holds a malformed chunk (event {position})"
+                current.fault = f"call at turn/step ({turn}, {step}): malformed chunk (event {position})"
                 continue
             current.chunks.append(chunk)
             current.times.append(event.get("time"))
@@ -118,10 +118,10 @@ def require_derivable(script: Sequence[Entry], name: str) -> list[Entry]:
     """The script, once every entry of it can be served; UsageError names `name` and the index otherwise."""
     for index, entry in enumerate(script):
         if entry["kind"] == "underivable":
+            patch = f'{{"patches": [{{"at": {index}, "entry": {{"kind": "hang"}}}}]}}'
             raise UsageError(
-                f"{name}: call {index + 1} cannot be replayed: {entry['message']}. A cancelled call has no end to "
-                f'replay; patch it in replay.override.json: {{"patches": [{{"at": {index}, '
-                f'"entry": {{"kind": "hang"}}}}]}}'
+                f"{name}: call {index + 1} cannot be replayed: {entry['message']}. "
+                f"Say in replay.override.json what happens there: {patch}"
             )
     return list(script)
 
