@@ -1,4 +1,4 @@
-"""A real language model on this machine as a chat-completions endpoint: no key, no network, no two runs alike.
+"""A real language model on this machine as a chat-completions endpoint: no key, no network, no runs alike.
 
     python examples/local-model/endpoint.py                        serve until interrupted
     python examples/local-model/endpoint.py onetake record SUITE   serve while the command runs
