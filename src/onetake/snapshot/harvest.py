@@ -1,7 +1,7 @@
 """What one run of an agent left behind: the only thing that the judging side ever sees of it.
 
-The runner fills a `Harvest`; rendering it into expected files is pure. Nothing here is tokenized or normalized yet:
-values are live, frames are raw bytes, logs are decoded from the store.
+The runner fills a `Harvest`; rendering it into expected files is pure. Nothing here is tokenized or
+normalized yet: values are live, frames are raw bytes, logs are decoded from the store.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+from onetake.snapshot.env import remove_tree
 
 if TYPE_CHECKING:
     from onetake.session.jsonl import LogFile
@@ -53,13 +55,12 @@ class Harvest(msgspec.Struct, kw_only=True):
     """The directory that holds everything of this run; `discard` removes it."""
     workspace: Path
     error: str | None = None
-    """Why the drive failed: what was awaited, with the end of the agent's stderr. None when it went through."""
+    """Why the drive failed: what was awaited, with the end of the agent's stderr. None when it succeeded."""
     error_exit: int = 0
-    """The exit code that `error` stands for: 1 the agent misbehaved, 2 malformed input, 3 it did not start or died."""
+    """The exit code that `error` stands for: 1 the agent misbehaved, 3 it did not start or died."""
     seconds: float = 0.0
 
     def discard(self) -> None:
-        """Remove the run directory."""
-        import shutil
-
-        shutil.rmtree(self.run_dir, ignore_errors=True)
+        """Remove what the run left on disk."""
+        remove_tree(self.workspace)
+        remove_tree(self.run_dir)

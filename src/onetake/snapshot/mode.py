@@ -20,7 +20,7 @@ def parse_mode(text: str, *, origin: str) -> str:
 def mode_from(environ: Mapping[str, str], *, option: str | None = None, default: str = "replay") -> str:
     """The mode of this run: the option when given, else the variable, else the default.
 
-    Raises `UsageError` for any other word, and when record or refresh is asked for while `CI` is set.
+    Raises `UsageError` for any other word, and for record or refresh while `CI` is set.
     """
     if option is not None:
         mode = parse_mode(option, origin="--mode")
@@ -36,6 +36,6 @@ def refuse_in_ci(mode: str, environ: Mapping[str, str]) -> None:
     """Raise `UsageError` when a writing mode is asked for on a CI machine."""
     if mode != "replay" and environ.get("CI"):
         raise UsageError(
-            f"{mode} is refused because CI is set: a job that can rewrite its own expected files cannot fail. "
-            f"Run `onetake {mode}` on your machine and commit the result."
+            f"{mode} is refused because CI is set: a job that can rewrite its own expected files "
+            f"cannot fail. Run `onetake {mode}` on your machine and commit the result."
         )

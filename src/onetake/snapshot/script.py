@@ -1,7 +1,7 @@
 """The script of a scenario: `input.json`, decoded strictly into typed ops.
 
-Each op is its own small record, so that an unknown op or a misspelt field is refused when the suite is read, with
-the file and the place, and not met (or worse, ignored) in the middle of a run.
+Each op is its own small record, so that an unknown op or a misspelt field is refused when the suite is
+read, with the file and the place, and not met (or worse, ignored) in the middle of a run.
 """
 
 from __future__ import annotations
@@ -25,107 +25,107 @@ class WaitedFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True, rename
     timeout_ms: int | None = None
 
 
-class Initialize(_Op, tag="initialize"):
+class Initialize(_Op, tag="initialize", frozen=True):
     """Handshake; `terminalOutput` offers the client capability of that name."""
 
     terminal_output: bool = False
 
 
-class NewSession(_Op, tag="newSession"):
+class NewSession(_Op, tag="newSession", frozen=True):
     """Open a session in the workspace; later ops speak to the session opened last."""
 
 
-class NewSessionExpectError(_Op, tag="newSessionExpectError"):
+class NewSessionExpectError(_Op, tag="newSessionExpectError", frozen=True):
     """Ask for a session that the agent must refuse."""
 
     additional_directories: list[str] | None = None
 
 
-class Prompt(_Op, tag="prompt"):
+class Prompt(_Op, tag="prompt", frozen=True):
     """Send text and wait for the answer."""
 
     text: str
 
 
-class PromptContent(_Op, tag="promptContent"):
+class PromptContent(_Op, tag="promptContent", frozen=True):
     """Send content blocks as they are and wait for the answer."""
 
     content: list[Any]
 
 
-class PromptExpectError(_Op, tag="promptExpectError"):
+class PromptExpectError(_Op, tag="promptExpectError", frozen=True):
     """Send text; the answer must be an error."""
 
     text: str
 
 
-class PromptAndCancel(_Op, tag="promptAndCancel"):
+class PromptAndCancel(_Op, tag="promptAndCancel", frozen=True):
     """Send text, wait for the file when one is named, cancel, and wait for the answer."""
 
     text: str
     wait_for_file: WaitedFile | None = None
 
 
-class PromptAndWaitForAgentMessage(_Op, tag="promptAndWaitForAgentMessage"):
+class PromptAndWaitForAgentMessage(_Op, tag="promptAndWaitForAgentMessage", frozen=True):
     """Send text, wait for the answer, and until an agent message contains `waitForText`."""
 
     text: str
     wait_for_text: str
 
 
-class Cancel(_Op, tag="cancel"):
+class Cancel(_Op, tag="cancel", frozen=True):
     """Cancel the current session, after the named file appeared."""
 
     wait_for_file: WaitedFile | None = None
 
 
-class WaitForFile(_Op, tag="waitForFile"):
+class WaitForFile(_Op, tag="waitForFile", frozen=True):
     """Wait until a file of the workspace exists."""
 
     path: str
     timeout_ms: int | None = None
 
 
-class WaitForTurnStart(_Op, tag="waitForTurnStart"):
+class WaitForTurnStart(_Op, tag="waitForTurnStart", frozen=True):
     """Wait until the log holds a `turn/start` of at least this turn."""
 
     minimum_turn: int = 1
 
 
-class WaitForTurnEnd(_Op, tag="waitForTurnEnd"):
+class WaitForTurnEnd(_Op, tag="waitForTurnEnd", frozen=True):
     """Wait until the last turn that started has ended."""
 
 
-class WaitForEventAfterTurnEnd(_Op, tag="waitForEventAfterTurnEnd"):
+class WaitForEventAfterTurnEnd(_Op, tag="waitForEventAfterTurnEnd", frozen=True):
     """Wait for an event of this type after the last `turn/end`."""
 
     type: str
 
 
-class WaitForInboxMessage(_Op, tag="waitForInboxMessage"):
+class WaitForInboxMessage(_Op, tag="waitForInboxMessage", frozen=True):
     """Wait until a message with this text was put into the inbox."""
 
     text: str
 
 
-class WaitForSubagentTurnEnd(_Op, tag="waitForSubagentTurnEnd"):
+class WaitForSubagentTurnEnd(_Op, tag="waitForSubagentTurnEnd", frozen=True):
     """Wait until a child session ended a turn; `child` counts from 1 (absent: any child)."""
 
     child: int | None = None
     minimum_turn: int = 1
 
 
-class Kill(_Op, tag="kill"):
+class Kill(_Op, tag="kill", frozen=True):
     """Send a signal to the agent and wait until it is gone."""
 
     signal: str = "SIGKILL"
 
 
-class Restart(_Op, tag="restart"):
+class Restart(_Op, tag="restart", frozen=True):
     """Start the agent again over the same store and workspace."""
 
 
-class ResumeSession(_Op, tag="resumeSession"):
+class ResumeSession(_Op, tag="resumeSession", frozen=True):
     """Load the current session in the agent that runs now."""
 
 

@@ -24,7 +24,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class MintRule(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """A value that changes from run to run and keeps its identity: group 1 of `pattern` becomes `{{as:N}}`."""
+    """A value that changes from run to run: group 1 of `pattern` becomes `{{as:N}}`, identity kept."""
 
     pattern: str
     as_: str = msgspec.field(name="as")
@@ -69,11 +69,11 @@ class AgentTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     command: list[str]
     config: str
-    """Path of the live composition relative to suite.toml; replay and refresh boot `<stem>.snapshot<suffix>`."""
+    """The live composition, relative to suite.toml; replay and refresh boot `<stem>.snapshot<suffix>`."""
     env: dict[str, str] = {}
     """Extra variables of the agent, in every mode."""
     record_env: list[str] = []
-    """Names that are passed in record mode only, from the environment or from `.env` beside the config."""
+    """Names passed in record mode only, from the environment or from `.env` beside the config."""
 
 
 class ScenarioSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -122,7 +122,7 @@ class Scenario(msgspec.Struct, frozen=True):
 
     @property
     def recorded(self) -> bool:
-        """Whether record mode may write its model input (`overridden` and header-only scenarios are authored)."""
+        """Whether record mode may write its model input (overridden and header-only ones are authored)."""
         return self.settings.recorded and not self.settings.overridden and self.settings.model_turn
 
 
@@ -150,7 +150,7 @@ class Suite(msgspec.Struct, frozen=True):
 
 
 def load_suite(path: Path) -> Suite:
-    """Read a suite from its suite.toml or from the folder that holds it. Raises `UsageError` with file and place."""
+    """Read a suite from its suite.toml or the folder that holds it. Raises `UsageError` with the place."""
     if path.is_dir():
         path = path / SUITE_FILE
     path = path.resolve()
@@ -159,7 +159,9 @@ def load_suite(path: Path) -> Suite:
     scenarios = {}
     for name, table in settings.scenarios.items():
         if not _NAME.fullmatch(name):
-            raise UsageError(f"{path}: [scenarios.{name}]: a scenario is named with letters, digits, `.`, `_` and `-`")
+            raise UsageError(
+                f"{path}: [scenarios.{name}]: a scenario is named with letters, digits, `.`, `_` and `-`"
+            )
         folder = directory / name
         if not folder.is_dir():
             raise UsageError(f"{path}: [scenarios.{name}]: the folder {folder} does not exist")
@@ -189,7 +191,9 @@ def _validate(path: Path, settings: Settings) -> None:
         raise UsageError(f"{path}: [suite] surfaces is empty, so nothing would be compared")
     for surface in settings.suite.surfaces:
         if surface not in SURFACES:
-            raise UsageError(f"{path}: [suite] surfaces: {surface!r} is not a surface; known: {', '.join(SURFACES)}")
+            raise UsageError(
+                f"{path}: [suite] surfaces: {surface!r} is not a surface; known: {', '.join(SURFACES)}"
+            )
     if not settings.agent.command:
         raise UsageError(f"{path}: [agent] command is empty")
     patterns = [(f"[normalize] mint[{i}]", rule.pattern) for i, rule in enumerate(settings.normalize.mint)]
@@ -202,4 +206,6 @@ def _validate(path: Path, settings: Settings) -> None:
         except re.error as error:
             raise UsageError(f"{path}: {place}: {pattern!r} is not a regular expression: {error}") from error
         if "mint" in place and compiled.groups < 1:
-            raise UsageError(f"{path}: {place}: {pattern!r} needs a group: group 1 is the value that is minted")
+            raise UsageError(
+                f"{path}: {place}: {pattern!r} needs a group: group 1 is the value that is minted"
+            )

@@ -1,0 +1,238 @@
+"""Run one scenario once and bring home what it left: the `run_once` of all three modes.
+
+This module never judges. A run that could not be carried through still gives a harvest: its `error` says
+why, and what was collected until then helps to see where it went wrong. Only what is wrong before the agent
+starts (a missing fixture, a missing overlay) raises.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from onetake.errors import OnetakeError, UsageError
+from onetake.snapshot.driver_acp import AcpDriver, timeouts_for
+from onetake.snapshot.env import (
+    World,
+    agent_command,
+    agent_environment,
+    find_program,
+    make_world,
+    remove_world,
+    write_run_file,
+)
+from onetake.snapshot.harvest import Harvest, Leftover
+from onetake.snapshot.livelog import find_logs
+from onetake.snapshot.process import AgentProcess, kill_strays
+from onetake.snapshot.suite import Scenario, Suite
+
+OVERRIDE_FILE = "replay.override.json"
+
+
+async def execute(
+    suite: Suite,
+    scenario: Scenario,
+    mode: str,
+    fixture_dir: Path | None = None,
+    *,
+    environ: Mapping[str, str] | None = None,
+) -> Harvest:
+    """Drive the agent once. The caller owns the harvest and must `discard` it.
+
+    `fixture_dir` is where `session*.jsonl` is read from (default: the scenario's folder; record mode reads
+    none). Raises `UsageError` when the run cannot begin.
+    """
+    environ = os.environ if environ is None else environ
+    started = time.monotonic()
+    directory = fixture_dir or scenario.dir
+    fixtures = [] if mode == "record" else fixture_files(directory)
+    config = _config(suite, scenario, mode)
+    override = _override(scenario, mode)
+    _require_fixture(suite, scenario, mode, directory, fixtures, override)
+    world = make_world(suite, scenario)
+    try:
+        environment = agent_environment(suite, scenario, world, mode, environ)
+        command = agent_command(suite, config, environment["PATH"])
+        write_run_file(suite, world, mode, fixtures=fixtures, override=override)
+
+        def start(on_line: Callable[[bytes], None]) -> AgentProcess:
+            return AgentProcess.start(
+                command, env=environment, cwd=world.cwd, stderr=world.stderr, on_line=on_line
+            )
+
+        timeout_s = scenario.settings.timeout_s or suite.settings.suite.timeout_s
+        driver = AcpDriver(scenario.script, world, timeouts_for(mode, timeout_s), start)
+        error: OnetakeError | None = None
+        try:
+            await driver.run()
+        except UsageError:
+            raise
+        except OnetakeError as caught:
+            error = caught
+        finally:
+            kill_strays(world.run_dir)
+        return _harvest(scenario, mode, world, driver, error, fixtures, override, time.monotonic() - started)
+    except BaseException:
+        remove_world(world)
+        raise
+
+
+def fixture_files(directory: Path) -> list[Path]:
+    """`session.jsonl`, `session.1.jsonl`, ... as far as they are contiguous."""
+    files: list[Path] = []
+    while (path := directory / fixture_name(len(files))).is_file():
+        files.append(path)
+    return files
+
+
+def fixture_name(index: int) -> str:
+    """The file name of a fixture: 0 is the primary session."""
+    return f"session.{index}.jsonl" if index else "session.jsonl"
+
+
+def missing_programs(scenario: Scenario, path: str) -> list[str]:
+    """Which of the programs that the scenario needs are not on the search path."""
+    return [name for name in scenario.settings.needs if find_program(name, path) is None]
+
+
+def _config(suite: Suite, scenario: Scenario, mode: str) -> Path:
+    config = suite.live_config(scenario) if mode == "record" else suite.snapshot_config(scenario)
+    if not config.is_file():
+        raise UsageError(f"{suite.path}: [agent] config: {config} does not exist; {mode} boots it")
+    return config
+
+
+def _override(scenario: Scenario, mode: str) -> Path | None:
+    path = scenario.dir / OVERRIDE_FILE
+    if mode == "record" or not scenario.settings.overridden:
+        return None
+    if not path.is_file():
+        raise UsageError(f"{path}: missing, but the scenario is `overridden`")
+    return path
+
+
+def _require_fixture(
+    suite: Suite, scenario: Scenario, mode: str, directory: Path, fixtures: list[Path], override: Path | None
+) -> None:
+    if mode == "record" or fixtures:
+        return
+    authored = override is not None or not scenario.settings.model_turn
+    if mode == "refresh" and authored:
+        return
+    remedy = "refresh" if authored else "record"
+    raise UsageError(
+        f"{directory / fixture_name(0)}: the fixture is missing; make it with "
+        f"`onetake {remedy} {os.path.relpath(suite.path)} -k {scenario.name}`"
+    )
+
+
+def _harvest(
+    scenario: Scenario,
+    mode: str,
+    world: World,
+    driver: AcpDriver,
+    error: OnetakeError | None,
+    fixtures: list[Path],
+    override: Path | None,
+    seconds: float,
+) -> Harvest:
+    harvest = Harvest(
+        scenario=scenario.name,
+        mode=mode,
+        frames=driver.peer.frames,
+        stderr=_text(world.stderr),
+        exit_code=driver.exit_code,
+        requests=_json_lines(world.requests),
+        violations=_json_lines(world.violations),
+        roots=world.roots,
+        nonce=world.nonce,
+        run_dir=world.run_dir,
+        workspace=world.cwd,
+        seconds=seconds,
+    )
+    if error is not None:
+        harvest.error, harvest.error_exit = str(error), error.exit_code
+    _collect_sessions(harvest, world, driver.session_ids)
+    if mode != "record" and harvest.error is None:
+        harvest.leftovers = count_leftovers(harvest, fixtures, override)
+    return harvest
+
+
+def _collect_sessions(harvest: Harvest, world: World, opened: list[str]) -> None:
+    """Read every log, in fixture order; what cannot be read whole is an error of the run."""
+    from onetake.fixture.lineage import session_facts
+    from onetake.replay.binding import bind
+    from onetake.session.store import read_file
+
+    logs = []
+    for path in find_logs(world.sessions):
+        try:
+            log = read_file(path, live=True)
+        except UsageError as error:
+            _add_error(harvest, str(error))
+            continue
+        logs.append(log)
+        if harvest.exit_code == 0 and (log.torn is not None or log.flaw is not None):
+            flaw = log.torn or log.flaw
+            _add_error(harvest, f"the agent exited with 0 but left a broken log: {path}: {flaw}")
+    order = {session: index for index, session in enumerate(opened)}
+    last = len(order)
+    logs.sort(key=lambda log: (order.get(log.id, last), log.header.get("createdAt") or 0, log.name))
+    harvest.bindings = bind([session_facts(log.header, log.events) for log in logs])
+    harvest.sessions = sorted(logs, key=lambda log: harvest.bindings[log.id])
+
+
+def _add_error(harvest: Harvest, message: str) -> None:
+    harvest.error = message if harvest.error is None else f"{harvest.error}\n{message}"
+    harvest.error_exit = max(harvest.error_exit, 1)
+
+
+def count_leftovers(harvest: Harvest, fixtures: list[Path], override: Path | None) -> list[Leftover]:
+    """Recorded calls that were not made, by fixture. The runner counts: a killed agent cannot report."""
+    made: dict[int, int] = {}
+    for request in harvest.requests:
+        index = harvest.bindings.get(str(request.get("session")), -1)
+        made[index] = max(made.get(index, 0), int(request.get("call", 0)))
+    leftovers = []
+    for index, path in enumerate(fixtures):
+        recorded = _scripted_calls(path, override if index == 0 else None)
+        if made.get(index, 0) < recorded:
+            leftovers.append(Leftover(index, path.name, recorded, made.get(index, 0)))
+    return leftovers
+
+
+def _scripted_calls(fixture: Path, override: Path | None) -> int:
+    from onetake.replay.script import derive_calls, own_events
+    from onetake.session.store import read_file
+
+    log = read_file(fixture)
+    calls: int = len(derive_calls(own_events(log.header, log.events)))
+    if override is None:
+        return calls
+    document = msgspec.json.decode(override.read_bytes())
+    if isinstance(document, list):
+        return len(document)
+    return max(calls, *(int(patch["at"]) + 1 for patch in document["patches"]))
+
+
+def _json_lines(path: Path) -> list[dict[str, Any]]:
+    from onetake import jsontext
+
+    try:
+        raw = path.read_bytes()
+    except FileNotFoundError:
+        return []
+    complete = raw[: raw.rfind(b"\n") + 1]  # a killed agent may have left half a line
+    return [jsontext.loads(line) for line in complete.split(b"\n") if line]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""

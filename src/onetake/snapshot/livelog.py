@@ -1,0 +1,116 @@
+"""Waiting on a session log while the agent writes it.
+
+A script may wait for what only the log shows: a turn that a background job started, a child that finished.
+The store's reader takes complete lines only, so a torn tail is never mistaken for an event. A log is read
+again only when its size changed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from onetake.errors import UsageError
+
+Event = dict[str, Any]
+
+_LOG_NAMES = ("session.jsonl.zstd", "session.jsonl")
+
+
+def find_logs(root: Path) -> list[Path]:
+    """Every session log under a sessions root (`<project>/<session id>/session.jsonl[.zstd]`), by path."""
+    found = []
+    for project in _folders(root):
+        for session in _folders(project):
+            found += [path for name in _LOG_NAMES if (path := session / name).is_file()]
+    return sorted(found)
+
+
+def _folders(root: Path) -> list[Path]:
+    try:
+        return [Path(entry.path) for entry in os.scandir(root) if entry.is_dir()]
+    except FileNotFoundError:
+        return []
+
+
+class LiveLog:
+    """What a log holds so far."""
+
+    def __init__(self, header: dict[str, Any], events: list[Event]) -> None:
+        self.header = header
+        self.events = events
+        seed = header.get("seedLength")
+        self.own: list[Event] = events[seed:] if isinstance(seed, int) else events
+        """The events without the history that a forked child inherited."""
+
+    def last_turn(self, kind: str) -> int:
+        """The highest turn number of the events of this type (`turn/start` or `turn/end`); 0 without any."""
+        turns = [
+            e["data"].get("turn")
+            for e in self.own
+            if e.get("type") == kind and isinstance(e.get("data"), dict)
+        ]
+        return max((turn for turn in turns if isinstance(turn, int)), default=0)
+
+    @property
+    def idle(self) -> bool:
+        """Whether no turn is open."""
+        for event in reversed(self.own):
+            if event.get("type") in ("turn/start", "turn/end"):
+                return bool(event["type"] == "turn/end")
+        return True
+
+    def after_turn_end(self) -> Iterable[str]:
+        """The types of the events after the last `turn/end`; nothing when no turn ended."""
+        types = [str(event.get("type")) for event in self.own]
+        if "turn/end" not in types:
+            return []
+        return types[len(types) - types[::-1].index("turn/end") :]
+
+    def inbox_texts(self) -> Iterable[str]:
+        """The text of every message that was ever put into the inbox."""
+        for event in self.own:
+            if event.get("type") == "agent/inbox/spliced":
+                for message in event["data"].get("inserted", []):
+                    content = message.get("content")
+                    blocks = content if isinstance(content, list) else [{"text": content}]
+                    yield "".join(str(block.get("text", "")) for block in blocks)
+
+
+class LiveLogs:
+    """The logs of a sessions root, read as they grow."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._cache: dict[Path, tuple[int, LiveLog]] = {}
+
+    def read(self) -> list[LiveLog]:
+        """All logs, in the order in which they first appeared (then by path)."""
+        from onetake.session.jsonl import read_log
+
+        for path in find_logs(self.root):
+            raw = path.read_bytes()
+            known = self._cache.get(path)
+            if known is None or known[0] != len(raw):
+                try:
+                    log = read_log(raw, str(path), live=True)
+                except UsageError:  # not even its header is complete yet
+                    continue
+                self._cache[path] = (len(raw), LiveLog(log.header, log.events))
+        return [log for _, log in self._cache.values()]
+
+    def of(self, session_id: str) -> LiveLog | None:
+        """The log whose header has this id."""
+        return next((log for log in self.read() if log.header.get("id") == session_id), None)
+
+    def children(self, roots: Iterable[str]) -> list[LiveLog]:
+        """The logs of the sessions that have a parent, in order of creation."""
+        primary = set(roots)
+        logs = [
+            log
+            for log in self.read()
+            if log.header.get("id") not in primary and log.header.get("parentSession")
+        ]
+        return sorted(logs, key=lambda log: log.header.get("createdAt") or 0)

@@ -1,0 +1,80 @@
+"""Choose scenarios by name: `-k EXPR`, as pytest understands it (substrings, `and`, `or`, `not`,
+parentheses)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from onetake.errors import UsageError
+
+Predicate = Callable[[str], bool]
+
+_TOKEN = re.compile(r"\s*(\(|\)|[^\s()]+)")
+
+
+def parse_expression(text: str) -> Predicate:
+    """A predicate over names. Raises `UsageError` with the place of the fault. Case does not matter."""
+    return _Parser(text).parse()
+
+
+def exact_expression(name: str, names: Iterable[str]) -> str:
+    """The shortest expression that selects this name and no other of `names`, ready for a shell."""
+    longer = [other for other in names if other != name and name.lower() in other.lower()]
+    if not longer:
+        return name
+    return "'" + " and ".join([name, *(f"not {other}" for other in longer)]) + "'"
+
+
+class _Parser:
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens: Sequence[str] = _TOKEN.findall(text)
+        self._next = 0
+
+    def parse(self) -> Predicate:
+        if not self._tokens:
+            raise UsageError("-k: the expression is empty")
+        result = self._or()
+        if self._next < len(self._tokens):
+            raise self._fault(f"unexpected {self._tokens[self._next]!r}")
+        return result
+
+    def _or(self) -> Predicate:
+        terms = [self._and()]
+        while self._accept("or"):
+            terms.append(self._and())
+        return lambda name: any(term(name) for term in terms)
+
+    def _and(self) -> Predicate:
+        terms = [self._not()]
+        while self._accept("and"):
+            terms.append(self._not())
+        return lambda name: all(term(name) for term in terms)
+
+    def _not(self) -> Predicate:
+        if self._accept("not"):
+            term = self._not()
+            return lambda name: not term(name)
+        if self._accept("("):
+            inner = self._or()
+            if not self._accept(")"):
+                raise self._fault("a `)` is missing")
+            return inner
+        if self._next == len(self._tokens) or self._tokens[self._next] in (")", "and", "or"):
+            raise self._fault("a name is missing")
+        word = self._tokens[self._next].lower()
+        self._next += 1
+        return lambda name: word in name.lower()
+
+    def _accept(self, token: str) -> bool:
+        if self._next < len(self._tokens) and self._tokens[self._next] == token:
+            self._next += 1
+            return True
+        return False
+
+    def _fault(self, message: str) -> UsageError:
+        before = " ".join(self._tokens[: self._next])
+        return UsageError(
+            f"-k {self._text!r}: {message} after {before!r}" if before else f"-k {self._text!r}: {message}"
+        )
