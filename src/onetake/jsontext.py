@@ -1,12 +1,12 @@
 """JSON text that survives a round trip: what was read is what is written.
 
 Session logs are exchanged with a JavaScript harness and compared byte for byte, so reading and writing must
-not lose what ordinary Python codecs lose. msgspec does nearly all the work and sets the speed; this module adds
-what it refuses or forgets:
+not lose what ordinary Python codecs lose. msgspec does nearly all the work and sets the speed; this module
+adds what it refuses or forgets:
 
 - lone surrogates are read and written as `\\udxxx`, exactly as `JSON.stringify` does;
-- a number whose text would change (`-0`, `1.50`, `1E400`, `1e+21`) is read as a float or an int that remembers
-  its text (`ExactFloat`, `ExactInt`) and is written back as that text;
+- a number whose text would change (`-0`, `1.50`, `1E400`, `1e+21`) is read as a float or an int that
+  remembers its text (`ExactFloat`, `ExactInt`) and is written back as that text;
 - nesting that is too deep is a `JsonError`, not a crash.
 
 Only three spellings are not kept: white space, needless escapes (`\\u0041` for `A`) and all but the last of
@@ -186,7 +186,9 @@ def _text(value: Any, newline: str, indent: str) -> str:
         if isinstance(item, str):
             return _string(item)
         if isinstance(item, dict):
-            inner = [f"{_string(str(key))}{colon}{write(part, margin + indent)}" for key, part in item.items()]
+            inner = [
+                f"{_string(str(key))}{colon}{write(part, margin + indent)}" for key, part in item.items()
+            ]
             opening, closing = "{", "}"
         elif isinstance(item, (list, tuple)):
             inner = [write(part, margin + indent) for part in item]

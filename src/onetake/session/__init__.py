@@ -1,1 +1,1 @@
-"""What happened: the append-only session log, in memory, as text, on disk, and as the history a model sees."""
+"""What happened: the session log, in memory, as text, on disk, and as the history that a model sees."""

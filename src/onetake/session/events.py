@@ -4,8 +4,8 @@ Both are plain JSON objects, because a log must give back fields and types that 
 
 - header: `{type: "session", version: 0, id, createdAt, cwd?, parentSession?, seedLength?, origin?,
   delegationDepth, agentPreset?}`
-- event: `{type, seq, time, data, sourceEventSeqs?, surfaceOp?, ignorable?}`; `seq` counts from 0 without holes,
-  `time` is in milliseconds since 1970
+- event: `{type, seq, time, data, sourceEventSeqs?, surfaceOp?, ignorable?}`; `seq` counts from 0 without
+  holes, `time` is in milliseconds since 1970
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def make_header(
     delegation_depth: int = 0,
     agent_preset: str | None = None,
 ) -> Header:
-    """Return a header with its keys in the order of the format; `created_at` is in milliseconds since 1970."""
+    """Return a header, its keys in the order of the format; `created_at` is in milliseconds since 1970."""
     header: Header = {"type": SESSION, "version": FORMAT_VERSION, "id": session_id, "createdAt": created_at}
     if cwd is not None:
         header["cwd"] = cwd

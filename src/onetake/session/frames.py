@@ -1,9 +1,10 @@
 """The bytes of a stored log: checksummed Zstandard frames or plain lines, whole, torn or damaged.
 
-A compressed log is a sequence of independent frames, one for the header and one per batch, each of whole lines
-and each with a checksum. A process that is killed while it writes leaves a *torn tail*: a beginning of a frame, or
-of a line, behind everything that was acknowledged. A torn tail is normal and can be cut off. Anything else
-that does not read is *damage* and is refused with its place, because cutting there would lose acknowledged events.
+A compressed log is a sequence of independent frames, one for the header and one per batch, each of whole
+lines and each with a checksum. A process that is killed while it writes leaves a *torn tail*: a beginning of
+a frame, or of a line, behind everything that was acknowledged. A torn tail is normal and can be cut off.
+Anything else that does not read is *damage* and is refused with its place, because cutting there would lose
+acknowledged events.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The messages that a model sees, derived from the log and from nothing else.
 
 Surface events (`user/message`, `assistant/message`, `tool/result`) say with `surfaceOp` what they do to the
-history: `"append"` puts their message at its end; `{"op": "replace", "start": S, "end": E}` puts it in place of
-the part that reaches from the event with seq S to the event with seq E, both still part of the history (so
+history: `"append"` puts their message at its end; `{"op": "replace", "start": S, "end": E}` puts it in place
+of the part that reaches from the event with seq S to the event with seq E, both still part of the history (so
 compaction works on what is left of earlier compaction). A surface event without `surfaceOp` is not seen.
 """
 
@@ -72,7 +72,9 @@ def derive_messages(events: Iterable[Event]) -> list[Message]:
 
 def _message(event: Event) -> Message:
     data = event.get("data")
-    message = data if event["type"] == USER_MESSAGE else data.get("message") if isinstance(data, dict) else None
+    message = data
+    if event["type"] != USER_MESSAGE:
+        message = data.get("message") if isinstance(data, dict) else None
     if not isinstance(message, dict):
         raise _misfit(event, "it holds no message")
     copy: Message = jsontext.clone(message)

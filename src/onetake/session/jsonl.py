@@ -1,8 +1,8 @@
 """Session logs as bytes: read one, write one, and rewrite one without touching what need not change.
 
 Lines end at `\\n` and nowhere else (U+2028, U+0085 and `\\r` are ordinary text). Line 1 is the header, every
-further line is one record: an event or a packed row. Reading keeps the bytes of each record next to its value,
-so that `rewrite` can pack, unpack and project a log that another program wrote, byte for byte.
+further line is one record: an event or a packed row. Reading keeps the bytes of each record next to its
+value, so that `rewrite` can pack, unpack and project a log that another program wrote, byte for byte.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from onetake import jsontext
 from onetake.errors import UsageError
 from onetake.session import frames, packing, splice
-from onetake.session.events import FORMAT_VERSION, SESSION, Event, Header
+from onetake.session.events import ASSISTANT_CHUNK, FORMAT_VERSION, SESSION, Event, Header
 from onetake.session.packing import PackingError, Record
 
 
@@ -68,8 +68,8 @@ class LogFile(msgspec.Struct):
 def read_log(raw: bytes, name: str, *, live: bool = False) -> LogFile:
     """Read a log, compressed or not, from the bytes of the file `name`.
 
-    Raises `UsageError` with file, line and remedy. With `live`, a torn tail or damage behind a readable header
-    is no error: what is before it is returned, and what was found is in `torn` and `flaw`.
+    Raises `UsageError` with file, line and remedy. With `live`, a torn tail or damage behind a readable
+    header is no error: what is before it is returned, and what was found is in `torn` and `flaw`.
     """
     image = frames.read_image(raw, name, lenient=live)
     if image.torn is not None and not live:
@@ -96,14 +96,16 @@ def parse_log(image: frames.Image, name: str, *, live: bool = False) -> LogFile:
                 log.flaw = f"line {number}: {error}"
                 break
             raise UsageError(
-                f"{name}, line {number}: {error}. Restore the line (one JSON object per line, no blank lines)."
+                f"{name}, line {number}: {error}. Restore the line: one JSON object, no blank lines."
             ) from None
         log.records.append(record)
         seq += record.count
     return log
 
 
-def encode_log(header: Header, events: Sequence[Event], *, packed: bool = True, project: bool = False) -> bytes:
+def encode_log(
+    header: Header, events: Sequence[Event], *, packed: bool = True, project: bool = False
+) -> bytes:
     """Return the log as bytes: `packed` into maximal runs or not; `project` leaves the envelopes out."""
     return jsontext.dumps(header) + b"\n" + encode_records(events, packed=packed, project=project)
 
@@ -136,7 +138,9 @@ def _read_header(line: bytes, name: str) -> Header:
     try:
         header = jsontext.loads(line)
     except jsontext.JsonError as error:
-        raise UsageError(f"{name}, line 1: {error}. A session log begins with a line like {_HEADER_EXAMPLE}") from None
+        raise UsageError(
+            f"{name}, line 1: {error}. A session log begins with a line like {_HEADER_EXAMPLE}"
+        ) from None
     if not isinstance(header, dict) or header.get("type") != SESSION or not isinstance(header.get("id"), str):
         raise UsageError(f"{name}, line 1: is not a session header. It should look like {_HEADER_EXAMPLE}")
     if header.get("version", FORMAT_VERSION) != FORMAT_VERSION:
@@ -199,4 +203,5 @@ def _is_plain(record: StoredRecord) -> bool:
 
     Equal length is enough to tell: white space, needless escapes and duplicate keys all make a text longer.
     """
-    return record.value["type"] != packing.ASSISTANT_CHUNK or len(jsontext.dumps(record.value)) == len(record.raw)
+    is_chunk = record.value["type"] == ASSISTANT_CHUNK
+    return not is_chunk or len(jsontext.dumps(record.value)) == len(record.raw)

@@ -22,7 +22,9 @@ class SessionLog:
     What is appended belongs to the log from then on: the caller must not change `data` afterwards.
     """
 
-    def __init__(self, header: Header, events: Iterable[Event] = (), *, clock: Callable[[], int] = ms_now) -> None:
+    def __init__(
+        self, header: Header, events: Iterable[Event] = (), *, clock: Callable[[], int] = ms_now
+    ) -> None:
         self.header = header
         self.events: list[Event] = list(events)
         """All events so far; for reading only."""

@@ -1,13 +1,14 @@
 """Packed rows: one record for a run of consecutive delta chunks, without loss.
 
-A model streams a few characters at a time, and every delta is an event of its own. The rules, in both directions:
+A model streams a few characters at a time, and every delta is an event of its own. The rules, in both
+directions:
 
 - A *run* is at least three consecutive events of the same kind, turn, step and index (for tool calls also the
   same id, and the same name or none), whose `seq` rises by 1 and whose time gaps are safe integers.
 - An event takes part only with exactly the keys of a delta event and values of the right primitive types.
   Anything else stays as it came and ends the run. Fragments are never joined.
-- A row stores `seq0`, `time0`, the gaps `dt` between its members (one fewer than members, possibly negative) and
-  the fragments. Reading is strict: a row that breaks a rule is refused, with the reason.
+- A row stores `seq0`, `time0`, the gaps `dt` between its members (one fewer than members, possibly negative)
+  and the fragments. Reading is strict: a row that breaks a rule is refused, with the reason.
 
 Everything here is pure and works on decoded records. *Projected* records omit the envelope; reading then
 counts: an absent `seq` is the number of events so far, an absent time is 0.
@@ -16,7 +17,7 @@ counts: an absent `seq` is the number of events so far, an absent time is 0.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 from onetake.session.events import ASSISTANT_CHUNK, Event
@@ -84,7 +85,7 @@ def row_of(run: Sequence[Event]) -> Record:
         "turn": data["turn"],
         "step": data["step"],
         "index": chunk["index"],
-        "dt": [after - before for before, after in zip(times, times[1:], strict=False)],
+        "dt": [after - before for before, after in pairwise(times)],
     }
     if chunk["type"] == "tool-call-delta":
         row_data["id"] = chunk["id"]
@@ -203,7 +204,9 @@ def check_row(row: Record, seq: int) -> int:
         raise PackingError(f"{row['type']}: data is not an object")
     tool = row["type"] == TOOL_CALL_ROW
     _check_keys(row["type"], "row", row.keys(), {"type", "data"}, {"seq0", "time0"})
-    _check_keys(row["type"], "data", data.keys(), _TOOL_KEYS if tool else _TEXT_KEYS, {"name"} if tool else set())
+    _check_keys(
+        row["type"], "data", data.keys(), _TOOL_KEYS if tool else _TEXT_KEYS, {"name"} if tool else set()
+    )
     gaps, fragments = data["dt"], data["args" if tool else "texts"]
     count = _check_values(row, data, gaps, fragments)
     seq0, time0 = row.get("seq0", seq), row.get("time0", 0)
@@ -230,7 +233,7 @@ def _check_values(row: Record, data: Record, gaps: Any, fragments: Any) -> int:
         raise PackingError(f"{row['type']}: data.dt is not a list of integers")
     if len(gaps) != len(fragments) - 1:
         raise PackingError(
-            f"{row['type']}: {len(fragments)} fragments need {len(fragments) - 1} gaps in data.dt, not {len(gaps)}"
+            f"{row['type']}: {len(fragments)} fragments need {len(fragments) - 1} gaps in dt, not {len(gaps)}"
         )
     if gaps and (max(gaps) > SAFE or min(gaps) < -SAFE):
         raise PackingError(f"{row['type']}: a gap in data.dt is not a safe integer")

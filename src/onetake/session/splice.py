@@ -1,8 +1,8 @@
 """Put an envelope into the text of an event, or take it out, and leave every other byte alone.
 
-Decoding and encoding again would lose white space, escapes and duplicate keys that someone else wrote. So a log
-is unpacked and projected textually: `"seq":N,"time":T` goes in behind the value of `type`, and comes out wherever
-it stands.
+Decoding and encoding again would lose white space, escapes and duplicate keys that someone else wrote. So a
+log is unpacked and projected textually: `"seq":N,"time":T` goes in behind the value of `type`, and comes out
+wherever it stands.
 """
 
 from __future__ import annotations

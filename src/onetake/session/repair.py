@@ -1,0 +1,108 @@
+"""Close a turn that a killed process left open, so that the session can go on.
+
+A model refuses a history in which a tool call has no result, and the loop refuses to start a turn inside a
+turn. So each open call gets a result that says honestly what is known about it, and step and turn are closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from onetake.model.types import new_id
+from onetake.session.events import (
+    ASSISTANT_MESSAGE,
+    STEP_END,
+    STEP_START,
+    TOOL_CALL,
+    TOOL_RESULT,
+    TURN_END,
+    TURN_START,
+    Event,
+)
+
+UNKNOWN_OUTCOME = (
+    "Error: the agent was stopped while this tool call was running. Nobody knows what it has done. Look at "
+    "the state of the world before you try again, unless the call only reads."
+)
+NOT_STARTED = "Error: the agent was stopped before this tool call was started. It has had no effect."
+
+
+class Closing(NamedTuple):
+    """An event to append, as the arguments of `SessionLog.append`."""
+
+    type: str
+    data: dict[str, Any]
+    source_event_seqs: list[int] | None = None
+    surface_op: str | None = None
+
+
+class _Call(NamedTuple):
+    turn: int
+    step: int
+    event: Event
+    started: bool
+
+
+def close_interrupted(events: Sequence[Event], *, make_id: Callable[[], str] = new_id) -> list[Closing]:
+    """Return what to append to `events` to close an interrupted turn; nothing when no turn is open. Pure."""
+    turn = _open(events, TURN_START, TURN_END)
+    if turn is None:
+        return []
+    tail = events[turn["seq"] :]
+    closing = [_result(call_id, call, make_id()) for call_id, call in _open_calls(tail)]
+    step = _open(tail, STEP_START, STEP_END)
+    if step is not None:
+        closing.append(Closing(STEP_END, {"turn": step["data"]["turn"], "step": step["data"]["step"]}))
+    closing.append(Closing(TURN_END, {"turn": turn["data"]["turn"], "reason": {"kind": "interrupted"}}))
+    return closing
+
+
+def _open(events: Iterable[Event], opening: str, ending: str) -> Event | None:
+    found = None
+    for event in events:
+        if event["type"] == opening:
+            found = event
+        elif event["type"] == ending:
+            found = None
+    return found
+
+
+def _open_calls(events: Iterable[Event]) -> list[tuple[str, _Call]]:
+    """Return the calls without a result, in the order in which the model made them."""
+    calls: dict[str, _Call] = {}
+    for event in events:
+        data = event["data"]
+        if event["type"] == ASSISTANT_MESSAGE:
+            for block in data["message"]["content"]:
+                if block["type"] == "tool-call":
+                    calls[block["id"]] = _Call(data["turn"], data["step"], event, started=False)
+        elif event["type"] == TOOL_CALL:
+            calls[data["callId"]] = _Call(data["turn"], data["step"], event, started=True)
+        elif event["type"] == TOOL_RESULT:
+            calls.pop(data["message"]["source"]["callId"], None)
+    return list(calls.items())
+
+
+def _result(call_id: str, call: _Call, message_id: str) -> Closing:
+    text = UNKNOWN_OUTCOME if call.started else NOT_STARTED
+    code = "TOOL_OUTCOME_UNKNOWN" if call.started else "ABORTED_BEFORE_DISPATCH"
+    content = {
+        "type": "tool-result",
+        "toolCallId": call_id,
+        "content": [{"type": "text", "text": text}],
+        "isError": True,
+    }
+    message = {
+        "source": {"kind": "tool", "callId": call_id},
+        "content": [content],
+        "role": "user",
+        "id": message_id,
+    }
+    data = {
+        "turn": call.turn,
+        "step": call.step,
+        "message": message,
+        "error": {"name": "InterruptedError", "code": code},
+    }
+    return Closing(TOOL_RESULT, data, [call.event["seq"]], "append")
