@@ -1,0 +1,273 @@
+"""The model's stand-in: it answers each call of each live session with what the recording holds for it.
+
+A live session is bound to a recorded one (see `onetake.replay.binding`) and goes through its script with a
+cursor of its own, so any number of sessions replays at the same time without touching each other. Tokens in
+a recorded answer become the values of the live run at the moment of the call. What the recording does not
+answer is reported to the runner first (see `onetake.replay.violations`) and then fails the call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from onetake.fixture.grammar import UnknownToken, substitute
+from onetake.fixture.lineage import SessionFacts, session_facts
+from onetake.fixture.tokens import LogView, TokenTable, map_strings
+from onetake.model.failures import ModelFailure, failure
+from onetake.model.registry import ModelInfo
+from onetake.model.request import ModelRequest
+from onetake.model.types import Chunk
+from onetake.replay import violations
+from onetake.replay.binding import bind
+from onetake.replay.override import NoMatch, Override, fill
+from onetake.replay.script import Entry, RecordedCall, derive_calls, own_events, require_derivable
+from onetake.session.log import SessionLog
+
+_EXCERPT = 80
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One answer of a script."""
+
+    entry: Entry
+    call: RecordedCall | None = None
+    """The recorded call that it repeats; None for an entry of an override."""
+
+
+class Recording(msgspec.Struct, frozen=True):
+    """One recorded session, ready to be served."""
+
+    name: str
+    """Path of the fixture."""
+    facts: SessionFacts
+    lines: list[Line]
+
+
+def make_recording(
+    name: str, header: Mapping[str, Any], events: Sequence[dict[str, Any]], override: Override | None = None
+) -> Recording:
+    """Derive the script of a recorded session, with an override applied.
+
+    Raises UsageError for a call without an end that no override patches, and for a patch beyond the end.
+    """
+    calls = derive_calls(own_events(header, events))
+    script = [call.entry() for call in calls]
+    own = override.own_entries() if override is not None else []
+    entries = require_derivable(override.apply(script) if override is not None else script, name)
+    lines: list[Line] = []
+    for index, entry in enumerate(entries):
+        overridden = any(entry is other for other in own)
+        lines.append(Line(entry, None if overridden else calls[index]))
+    return Recording(name, session_facts(header, events), lines)
+
+
+class Replay:
+    """Answers the calls of all sessions of one agent process.
+
+    `live` gives the logs of the open sessions, oldest first. `made` counts the calls that earlier processes
+    of the same run made, by session. `roots`, `mint` and `nonce` are those of the run; `workspace` is where a
+    `hang` writes its ready file. With `pace`, recorded gaps between chunks are waited for.
+    """
+
+    def __init__(
+        self,
+        recordings: Sequence[Recording],
+        live: Callable[[], Iterable[SessionLog]],
+        *,
+        roots: Mapping[str, str],
+        workspace: Path,
+        violations_file: str = "",
+        mint: Sequence[tuple[str, str]] = (),
+        nonce: str = "",
+        made: Mapping[str, int] | None = None,
+        pace: bool = False,
+    ) -> None:
+        self._recordings = recordings
+        self._live = live
+        self._roots = roots
+        self._workspace = workspace
+        self._violations_file = violations_file
+        self._mint = mint
+        self._nonce = nonce
+        self._pace = pace
+        self._cursor: dict[str, int] = dict(made or {})
+        self._sessions: dict[str, SessionLog] = {}
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
+        """Answer one call. Raises ModelFailure for a scripted failure and for a violation."""
+        index = self._bind(request)
+        place = self._cursor.get(request.session_id, 0)
+        self._cursor[request.session_id] = place + 1
+        lines = self._recordings[index].lines
+        if place >= len(lines):
+            raise self._extra_call(request, index, place)
+        line = lines[place]
+        entry = self._filled(line, request, place)
+        await asyncio.sleep(0)  # a model is never faster than the event loop
+        if entry["kind"] == "hang":
+            yield {"type": "block-start", "index": 0, "blockType": "text"}
+            yield {"type": "text-delta", "index": 0, "text": "partial"}
+            self._mark_ready(entry.get("readyFile"))
+            await asyncio.Event().wait()
+        gaps = _gaps(line.call) if self._pace and line.call is not None else []
+        for number, chunk in enumerate(entry["chunks"]):
+            if gaps and gaps[number]:
+                await asyncio.sleep(gaps[number] / 1000)
+            yield chunk
+        if entry["kind"] == "throw":
+            raise ModelFailure(failure(entry["message"], entry["code"]))
+
+    def _bind(self, request: ModelRequest) -> int:
+        """The index of the recording that answers the session. Raises ModelFailure when there is none."""
+        bound = self._bindings()
+        index = bound.get(request.session_id)
+        if index is not None and index < len(self._recordings):
+            return index
+        names = ", ".join(Path(recording.name).name for recording in self._recordings) or "none"
+        raise self._violation(
+            request,
+            violations.UNBOUND_SESSION,
+            f"session {request.session_id} (call {request.call}, {request.purpose}) has no place in the "
+            f"recording, which holds {names}{self._where(request)}",
+            nearest=None,
+        )
+
+    def _bindings(self) -> dict[str, int]:
+        # Closed sessions stay known, so that those opened later keep their places.
+        for log in self._live():
+            self._sessions.setdefault(log.id, log)
+        facts = [session_facts(log.header, log.events) for log in self._sessions.values()]
+        return bind(facts, [recording.facts for recording in self._recordings])
+
+    def _where(self, request: ModelRequest) -> str:
+        log = self._sessions.get(request.session_id)
+        if log is None:
+            return ""
+        facts = session_facts(log.header, log.events)
+        if facts.parent is None:
+            return "; it is a top-level session"
+        if facts.spawn is None:
+            return f"; it is a child of {facts.parent} and records no spawning call"
+        spawn = facts.spawn
+        return (
+            f"; it is a child of {facts.parent}, spawned by call {spawn.call_id} in turn {spawn.turn}, "
+            f"step {spawn.step} (place {spawn.ordinal})"
+        )
+
+    def _filled(self, line: Line, request: ModelRequest, place: int) -> Entry:
+        """The entry with live values in place of tokens."""
+        table: list[TokenTable] = []
+
+        def resolve(body: str) -> str:
+            if not table:
+                table.append(self._table())
+            return table[0].resolve(body)
+
+        messages = request.messages
+        try:
+            if line.call is None:
+                filled: Entry = fill(line.entry, resolve, messages)
+            else:
+                filled = restore(line.entry, resolve)
+        except UnknownToken as error:
+            raise self._violation(
+                request,
+                violations.UNKNOWN_TOKEN,
+                f"the answer to call {place + 1} repeats {error.token}, a value that this run has not "
+                "produced so far; record the scenario again, or script the call in replay.override.json",
+                nearest=_described(line, place),
+            ) from error
+        except NoMatch as error:
+            raise self._violation(
+                request,
+                violations.NO_MATCH,
+                f"call {place + 1}: {{{{fromRequest:{error.pattern}}}}} finds nothing in the live request",
+                nearest=_described(line, place),
+            ) from error
+        return filled
+
+    def _table(self) -> TokenTable:
+        """The values of the run as far as it has come."""
+        bound = self._bindings()
+        known = len(self._recordings)
+        views = [
+            LogView(bound[log.id], log.header, log.events)
+            for log in self._sessions.values()
+            if bound.get(log.id, known) < known
+        ]
+        return TokenTable.build(self._roots, views, mint=self._mint, nonce=self._nonce)
+
+    def _extra_call(self, request: ModelRequest, index: int, place: int) -> ModelFailure:
+        recording = self._recordings[index]
+        lines = recording.lines
+        nearest = _described(lines[-1], len(lines) - 1) if lines else None
+        last = f"; the last recorded call is {nearest['place']}: {nearest['says']!r}" if nearest else ""
+        return self._violation(
+            request,
+            violations.EXTRA_CALL,
+            f"session {request.session_id} made call {place + 1} ({request.purpose}), but "
+            f"{Path(recording.name).name} holds {len(lines)}{last}",
+            nearest=nearest,
+        )
+
+    def _violation(
+        self, request: ModelRequest, kind: str, message: str, *, nearest: dict[str, Any] | None
+    ) -> ModelFailure:
+        described = {
+            "kind": kind,
+            "session": request.session_id,
+            "call": request.call,
+            "message": message,
+            "nearest": nearest,
+        }
+        return ModelFailure(violations.report(self._violations_file, described))
+
+    def _mark_ready(self, ready_file: str | None) -> None:
+        if ready_file is not None:
+            path = self._workspace / ready_file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644))
+
+
+class ReplayProvider:
+    """A provider of the live composition, played by a `Replay`."""
+
+    def __init__(self, id: str, models: Mapping[str, ModelInfo], replay: Replay) -> None:
+        self.id = id
+        self.models = models
+        self._replay = replay
+
+    def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
+        """Answer one call from the recording."""
+        return self._replay.stream(request)
+
+
+def restore(value: Any, resolve: Callable[[str], str]) -> Any:
+    """A recorded entry with tokens restored; `resolve` gives the value of a token's body."""
+    return map_strings(value, lambda text: substitute(text, resolve))
+
+
+def _gaps(call: RecordedCall) -> list[int]:
+    """Milliseconds to wait before each chunk; 0 where the recording does not say."""
+    gaps: list[int] = []
+    before: Any = None
+    for time in call.times:
+        known = isinstance(time, int) and isinstance(before, int)
+        gaps.append(max(0, time - before) if known else 0)
+        before = time
+    return gaps
+
+
+def _described(line: Line, place: int) -> dict[str, Any]:
+    """A recorded call for the eye of someone who looks for the one that is missing or too much."""
+    said = "".join(
+        str(chunk.get("text") or chunk.get("argumentsDelta") or "") for chunk in line.entry.get("chunks", ())
+    )
+    where = line.call.place() if line.call is not None else f"an override ({line.entry['kind']})"
+    return {"call": place + 1, "place": where, "says": said[:_EXCERPT]}
