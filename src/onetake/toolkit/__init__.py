@@ -1,0 +1,1 @@
+"""The tools themselves. Each has a folder of its own with a plugin function that a composition can name."""
