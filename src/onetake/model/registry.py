@@ -7,7 +7,7 @@ nothing after it. Only cancellation leaves no finish, so that the log can always
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -86,7 +86,7 @@ class ProviderRegistry:
             raise UsageError(f"provider {provider!r} has no model {model!r}; there is {choices}")
         return found, info
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[Chunk]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Make a model call: yield its chunks, the last one a well-formed `finish`.
 
         Whatever goes wrong becomes that finish, an unknown model and a failing capture included. Cancellation

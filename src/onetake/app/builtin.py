@@ -1,0 +1,18 @@
+"""The plugins that come with onetake: a name for a row's `use`, and where the plugin lives.
+
+A table of strings, so that looking at a composition imports none of them.
+"""
+
+from __future__ import annotations
+
+ENTRY_POINT_GROUP = "onetake.plugins"
+
+BUILTIN = {
+    "acp": "onetake.app.plugins:acp",
+    "agent": "onetake.app.plugins:agent",
+    "bash": "onetake.toolkit.bash.plugin:bash",
+    "openai-chat": "onetake.app.plugins:openai_chat",
+    "prompt": "onetake.app.plugins:prompt",
+    "replay": "onetake.replay.plugin:replay",
+    "session-store": "onetake.app.plugins:session_store",
+}
