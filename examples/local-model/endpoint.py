@@ -22,6 +22,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 CONTEXT_TOKENS = 8192  # what the model was trained for
+ANSWER_TOKENS = (
+    256  # so small a model may ramble on; then the call ends with `length`, as a larger one's would
+)
 
 
 def model_file() -> Path:
@@ -45,6 +48,7 @@ def local_model() -> Iterator[str]:
     params.model.path = str(model_file())
     params.model_alias = {"smollm2-135m"}  # else responses would name the file, a path of this machine
     params.n_ctx = CONTEXT_TOKENS
+    params.n_predict = ANSWER_TOKENS
     params.n_parallel = 1
     # Both default to one thread per core, which would fight the recorded agent for them.
     params.cpuparams.n_threads = 1
