@@ -44,7 +44,7 @@ def onetake(mode: str, take: Path, environ: Mapping[str, str]) -> int:
 
 
 def new_take(folder: Path) -> Path:
-    """A scratch copy of the example agent; its scenario asks for a story, which never comes out alike twice."""
+    """A scratch copy of the example agent; its scenario asks for a story, which comes out anew each time."""
     shutil.copytree(AGENT, folder, ignore=shutil.ignore_patterns(".env", ".onetake"))
     script = folder / SUITE / SCENARIO / "input.json"
     content = json.loads(script.read_text())
@@ -72,7 +72,7 @@ def fingerprint(take: Path) -> str:
 
 def run(scratch: Path) -> None:
     """The lane; raises Failed."""
-    # `record` refuses under CI, since a job that rewrites its own goldens cannot fail. This writes scratch ones.
+    # `record` refuses under CI: a job that rewrites its own goldens cannot fail. This writes scratch copies.
     environ = {name: value for name, value in os.environ.items() if name not in ("CI", "ONETAKE_SNAPSHOT")}
     takes = [new_take(scratch / name) for name in ("first", "second")]
     with local_model() as base_url:
