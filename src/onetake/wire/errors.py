@@ -3,21 +3,21 @@
 Providers agree on little: the status says one thing, the body's `type` or `code` another, the reason
 sometimes stands in the message alone. One table decides, in both directions:
 
-| failure code            | read from                                          | written as                    |
-|-------------------------|----------------------------------------------------|-------------------------------|
-| AUTH                    | 401, 403                                           | 401 `invalid_api_key`         |
-| INSUFFICIENT_BALANCE    | 402; `insufficient_quota`, `insufficient_balance`  | 402 `insufficient_quota`      |
-| RATE_LIMIT              | 429                                                | 429 `rate_limit_exceeded`     |
-| CONTEXT_WINDOW_EXCEEDED | `context_length_exceeded` and its kin; the message | 400 `context_length_exceeded` |
-| CONTENT_FILTER          | `content_filter`, `content_policy_violation`       | 400 `content_filter`          |
-| NOT_FOUND               | 404                                                | 404 `not_found`               |
-| TIMEOUT                 | 408, 504                                           | 504 `timeout`                 |
-| OVERLOADED              | 503, 529                                           | 503 `overloaded`              |
-| SERVER_ERROR            | every other 5xx                                    | 500 `server_error`            |
-| BAD_REQUEST             | every other 4xx                                    | 400 `bad_request`             |
-| MALFORMED_STREAM        | anything else that is no success (a redirect, say) | 502 `malformed_stream`        |
-| ABORTED, EMPTY_RESPONSE | never from a status                                | 502, the code in lower case   |
-| NETWORK, STREAM_CLOSED  | never from a status                                | 502, the code in lower case   |
+| failure code            | read from                                      | written as                    |
+|-------------------------|------------------------------------------------|-------------------------------|
+| AUTH                    | 401, 403                                       | 401 `invalid_api_key`         |
+| INSUFFICIENT_BALANCE    | 402; `insufficient_quota` and kin              | 402 `insufficient_quota`      |
+| RATE_LIMIT              | 429                                            | 429 `rate_limit_exceeded`     |
+| CONTEXT_WINDOW_EXCEEDED | `context_length_exceeded` and kin; the message | 400 `context_length_exceeded` |
+| CONTENT_FILTER          | `content_filter`, `content_policy_violation`   | 400 `content_filter`          |
+| NOT_FOUND               | 404                                            | 404 `not_found`               |
+| TIMEOUT                 | 408, 504                                       | 504 `timeout`                 |
+| OVERLOADED              | 503, 529                                       | 503 `overloaded`              |
+| SERVER_ERROR            | every other 5xx                                | 500 `server_error`            |
+| BAD_REQUEST             | every other 4xx                                | 400 `bad_request`             |
+| MALFORMED_STREAM        | anything else that is no success (redirects)   | 502 `malformed_stream`        |
+| ABORTED, EMPTY_RESPONSE | never from a status                            | 502, the code in lower case   |
+| NETWORK, STREAM_CLOSED  | never from a status                            | 502, the code in lower case   |
 
 MISSING_CREDENTIAL is the adapter's own: there was no key to ask with.
 The error object's `code` or `type`, where it is one of the words in the third column, counts before the

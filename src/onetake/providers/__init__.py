@@ -1,0 +1,1 @@
+"""HTTP adapters to model endpoints, thin, on top of the wire codecs."""
