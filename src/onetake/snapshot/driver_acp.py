@@ -18,7 +18,7 @@ import msgspec
 from onetake.errors import OnetakeError
 from onetake.snapshot import script as ops
 from onetake.snapshot.env import World
-from onetake.snapshot.livelog import LiveLog, LiveLogs
+from onetake.snapshot.livelog import LiveLogs, log_condition
 from onetake.snapshot.process import AgentProcess
 from onetake.snapshot.rpc import Frame, Peer
 
@@ -231,39 +231,9 @@ class AcpDriver:
 
         await self._poll(said, f"an agent message with {wanted!r}", self._timeouts.prompt)
 
-    async def _wait_for_log(self, step: ops.Step) -> None:
-        condition: Callable[[], bool]
-        match step:
-            case ops.WaitForTurnStart(minimum_turn=turn):
-                what = f"the start of turn {turn}"
-                condition = self._current(lambda log: log.last_turn("turn/start") >= turn)
-            case ops.WaitForTurnEnd():
-                what = "the end of the current turn"
-                condition = self._current(lambda log: log.last_turn("turn/start") > 0 and log.idle)
-            case ops.WaitForEventAfterTurnEnd(type=kind):
-                what = f"an event of type {kind} after the end of the turn"
-                condition = self._current(lambda log: kind in log.after_turn_end())
-            case ops.WaitForInboxMessage(text=text):
-                what = f"a message with {text!r} in the inbox"
-                condition = self._current(lambda log: any(text in t for t in log.inbox_texts()))
-            case ops.WaitForSubagentTurnEnd(child=child, minimum_turn=turn):
-                what = f"the end of turn {turn} of child {child or '(any)'}"
-
-                def condition() -> bool:
-                    logs = self._logs.children(self.session_ids)
-                    chosen = logs if child is None else logs[child - 1 : child]
-                    return any(log.last_turn("turn/end") >= turn for log in chosen)
-
+    async def _wait_for_log(self, step: ops.LogStep) -> None:
+        what, condition = log_condition(step, self._logs, self._session(), self.session_ids)
         await self._poll(condition, f"{what} in the session log", self._timeouts.wait)
-
-    def _current(self, condition: Callable[[LiveLog], bool]) -> Callable[[], bool]:
-        session = self._session()
-
-        def holds() -> bool:
-            log = self._logs.of(session)
-            return log is not None and condition(log)
-
-        return holds
 
     async def _finish(self) -> None:
         """All prompts answered, all sessions idle, stdin closed, exit 0."""

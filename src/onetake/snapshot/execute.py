@@ -11,9 +11,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
-
-import msgspec
+from typing import TYPE_CHECKING, Any
 
 from onetake.errors import OnetakeError, UsageError
 from onetake.snapshot.driver_acp import AcpDriver, timeouts_for
@@ -30,6 +28,9 @@ from onetake.snapshot.harvest import Harvest, Leftover
 from onetake.snapshot.livelog import find_logs
 from onetake.snapshot.process import AgentProcess, kill_strays
 from onetake.snapshot.suite import Scenario, Suite
+
+if TYPE_CHECKING:
+    from onetake.session.jsonl import LogFile
 
 OVERRIDE_FILE = "replay.override.json"
 
@@ -159,7 +160,7 @@ def _harvest(
         harvest.error, harvest.error_exit = str(error), error.exit_code
     _collect_sessions(harvest, world, driver.session_ids)
     if mode != "record" and harvest.error is None:
-        harvest.leftovers = count_leftovers(harvest, fixtures, override)
+        harvest.leftovers = count_leftovers(harvest, driver.session_ids, fixtures, override)
     return harvest
 
 
@@ -177,14 +178,19 @@ def _collect_sessions(harvest: Harvest, world: World, opened: list[str]) -> None
             _add_error(harvest, str(error))
             continue
         logs.append(log)
-        if harvest.exit_code == 0 and (log.torn is not None or log.flaw is not None):
-            flaw = log.torn or log.flaw
+        flaw = log.torn or log.flaw
+        if harvest.exit_code == 0 and flaw is not None:
             _add_error(harvest, f"the agent exited with 0 but left a broken log: {path}: {flaw}")
-    order = {session: index for index, session in enumerate(opened)}
-    last = len(order)
-    logs.sort(key=lambda log: (order.get(log.id, last), log.header.get("createdAt") or 0, log.name))
+    logs = in_order_of_creation(logs, opened)
     harvest.bindings = bind([session_facts(log.header, log.events) for log in logs])
     harvest.sessions = sorted(logs, key=lambda log: harvest.bindings[log.id])
+
+
+def in_order_of_creation(logs: list[LogFile], opened: list[str]) -> list[LogFile]:
+    """The sessions that the script opened in its order, then the others by their own time (then by name)."""
+    order = {session: index for index, session in enumerate(opened)}
+    last = len(order)
+    return sorted(logs, key=lambda log: (order.get(log.id, last), log.header.get("createdAt") or 0, log.name))
 
 
 def _add_error(harvest: Harvest, message: str) -> None:
@@ -192,32 +198,37 @@ def _add_error(harvest: Harvest, message: str) -> None:
     harvest.error_exit = max(harvest.error_exit, 1)
 
 
-def count_leftovers(harvest: Harvest, fixtures: list[Path], override: Path | None) -> list[Leftover]:
+def count_leftovers(
+    harvest: Harvest, opened: list[str], fixtures: list[Path], override: Path | None
+) -> list[Leftover]:
     """Recorded calls that were not made, by fixture. The runner counts: a killed agent cannot report."""
-    made: dict[int, int] = {}
-    for request in harvest.requests:
-        index = harvest.bindings.get(str(request.get("session")), -1)
-        made[index] = max(made.get(index, 0), int(request.get("call", 0)))
-    leftovers = []
-    for index, path in enumerate(fixtures):
-        recorded = _scripted_calls(path, override if index == 0 else None)
-        if made.get(index, 0) < recorded:
-            leftovers.append(Leftover(index, path.name, recorded, made.get(index, 0)))
-    return leftovers
-
-
-def _scripted_calls(fixture: Path, override: Path | None) -> int:
+    from onetake.fixture.lineage import session_facts
+    from onetake.replay.binding import bind
     from onetake.replay.script import derive_calls, own_events
     from onetake.session.store import read_file
 
-    log = read_file(fixture)
-    calls: int = len(derive_calls(own_events(log.header, log.events)))
-    if override is None:
-        return calls
-    document = msgspec.json.decode(override.read_bytes())
-    if isinstance(document, list):
-        return len(document)
-    return max(calls, *(int(patch["at"]) + 1 for patch in document["patches"]))
+    recorded = [read_file(path) for path in fixtures]
+    scripts = [
+        [call.entry() for call in derive_calls(own_events(log.header, log.events))] for log in recorded
+    ]
+    if override is not None:
+        from onetake.replay.override import parse_override
+
+        document = parse_override(override.read_bytes(), str(override))
+        scripts[:1] = [document.apply(scripts[0] if scripts else [])]
+    bound = bind(
+        [session_facts(log.header, log.events) for log in in_order_of_creation(harvest.sessions, opened)],
+        [session_facts(log.header, log.events) for log in recorded],
+    )
+    made: dict[int, int] = {}
+    for request in harvest.requests:
+        index = bound.get(str(request.get("session")), -1)
+        made[index] = max(made.get(index, 0), int(request.get("call", 0)))
+    return [
+        Leftover(index, fixture_name(index), len(entries), made.get(index, 0))
+        for index, entries in enumerate(scripts)
+        if made.get(index, 0) < len(entries)
+    ]
 
 
 def _json_lines(path: Path) -> list[dict[str, Any]]:

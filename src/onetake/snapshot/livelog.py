@@ -8,11 +8,12 @@ again only when its size changed.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from onetake.errors import UsageError
+from onetake.snapshot import script as ops
 
 Event = dict[str, Any]
 
@@ -114,3 +115,38 @@ class LiveLogs:
             if log.header.get("id") not in primary and log.header.get("parentSession")
         ]
         return sorted(logs, key=lambda log: log.header.get("createdAt") or 0)
+
+
+def log_condition(
+    step: ops.LogStep, logs: LiveLogs, session: str, opened: Sequence[str]
+) -> tuple[str, Callable[[], bool]]:
+    """What a step of the script waits for in a log: in words, and as a condition to ask again and again."""
+
+    def current(condition: Callable[[LiveLog], bool]) -> Callable[[], bool]:
+        def holds() -> bool:
+            log = logs.of(session)
+            return log is not None and condition(log)
+
+        return holds
+
+    match step:
+        case ops.WaitForTurnStart(minimum_turn=turn):
+            return f"the start of turn {turn}", current(lambda log: log.last_turn("turn/start") >= turn)
+        case ops.WaitForTurnEnd():
+            return "the end of the turn", current(lambda log: log.last_turn("turn/start") > 0 and log.idle)
+        case ops.WaitForEventAfterTurnEnd(type=kind):
+            return f"an event of type {kind} after the end of the turn", current(
+                lambda log: kind in log.after_turn_end()
+            )
+        case ops.WaitForInboxMessage(text=text):
+            return f"a message with {text!r} in the inbox", current(
+                lambda log: any(text in message for message in log.inbox_texts())
+            )
+        case ops.WaitForSubagentTurnEnd(child=child, minimum_turn=turn):
+
+            def ended() -> bool:
+                children = logs.children(opened)
+                chosen = children if child is None else children[child - 1 : child]
+                return any(log.last_turn("turn/end") >= turn for log in chosen)
+
+            return f"the end of turn {turn} of child {child or '(any)'}", ended

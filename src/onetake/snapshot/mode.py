@@ -17,19 +17,35 @@ def parse_mode(text: str, *, origin: str) -> str:
     return text
 
 
-def mode_from(environ: Mapping[str, str], *, option: str | None = None, default: str = "replay") -> str:
-    """The mode of this run: the option when given, else the variable, else the default.
+def mode_from(environ: Mapping[str, str], *, option: str | None = None) -> str:
+    """The mode of this run: the option when given, else the variable, else replay.
 
     Raises `UsageError` for any other word, and for record or refresh while `CI` is set.
     """
     if option is not None:
         mode = parse_mode(option, origin="--mode")
-    elif VARIABLE in environ:
-        mode = parse_mode(environ[VARIABLE], origin=VARIABLE)
     else:
-        mode = default
+        mode = parse_mode(environ.get(VARIABLE, "replay"), origin=VARIABLE)
     refuse_in_ci(mode, environ)
     return mode
+
+
+def mode_of_command(command: str, option: str | None, environ: Mapping[str, str]) -> str:
+    """The mode of `onetake replay|record|refresh`: the command's own unless `--mode` names another.
+
+    A variable that says something else than the command is refused: a forgotten `export` must not turn a
+    comparison into a rewrite, nor the other way round.
+    """
+    if option is not None:
+        return mode_from(environ, option=option)
+    if VARIABLE in environ:
+        told = parse_mode(environ[VARIABLE], origin=VARIABLE)
+        if told != command:
+            raise UsageError(
+                f"`onetake {command}` and {VARIABLE}={told} disagree: "
+                f"unset the variable, or run `onetake {told}`"
+            )
+    return mode_from(environ, option=command)
 
 
 def refuse_in_ci(mode: str, environ: Mapping[str, str]) -> None:

@@ -164,15 +164,14 @@ class Script(msgspec.Struct, forbid_unknown_fields=True, frozen=True, rename="ca
     permission_answers: list[PermissionAnswer] = []
 
 
-LOG_OPS = (
-    WaitForTurnStart,
-    WaitForTurnEnd,
-    WaitForEventAfterTurnEnd,
-    WaitForInboxMessage,
-    WaitForSubagentTurnEnd,
-    ResumeSession,
+LogStep = (
+    WaitForTurnStart
+    | WaitForTurnEnd
+    | WaitForEventAfterTurnEnd
+    | WaitForInboxMessage
+    | WaitForSubagentTurnEnd
 )
-"""Ops that read the agent's session log; `check` refuses them for agents without one."""
+"""Ops that wait for something in the session log; `check` refuses them for agents without one."""
 
 _decoder = msgspec.json.Decoder(Script)
 

@@ -6,8 +6,10 @@ every table refuses keys that it does not know, and every message names the file
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -147,6 +149,42 @@ class Suite(msgspec.Struct, frozen=True):
         """The overlay that replay and refresh boot: `agent.yml` -> `agent.snapshot.yml` beside it."""
         live = self.live_config(scenario)
         return live.with_name(f"{live.stem}.snapshot{live.suffix}")
+
+
+def find_suites(paths: Sequence[Path]) -> list[Path]:
+    """The suite.toml files that the paths mean: a file itself, or all below a folder, each once, in order.
+
+    Hidden folders, virtual environments and node_modules are not searched. Raises `UsageError` when a path
+    leads to none.
+    """
+    found: dict[Path, None] = {}
+    for path in paths:
+        if path.is_dir():
+            below = _search(path)
+            if not below:
+                raise UsageError(f"{path}: no {SUITE_FILE} here or below")
+            found |= dict.fromkeys(below)
+        elif path.is_file():
+            found[path.resolve()] = None
+        else:
+            raise UsageError(f"{path}: does not exist; name a {SUITE_FILE} or a folder that holds one")
+    return list(found)
+
+
+def _search(folder: Path) -> list[Path]:
+    found = []
+    for directory, folders, files in os.walk(folder):
+        folders[:] = sorted(
+            name
+            for name in folders
+            if not name.startswith(".")
+            and name != "node_modules"
+            and not os.path.exists(os.path.join(directory, name, "pyvenv.cfg"))
+        )
+        if SUITE_FILE in files:
+            found.append(Path(directory, SUITE_FILE).resolve())
+            folders.clear()  # what is inside a suite is its scenarios
+    return found
 
 
 def load_suite(path: Path) -> Suite:

@@ -1,0 +1,99 @@
+"""`onetake replay`, `record` and `refresh`: run suites, print what was found, exit with the highest code."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from onetake.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+
+    from onetake.snapshot.attempt import Outcome
+    from onetake.snapshot.report import Reporter
+    from onetake.snapshot.run import Selection
+
+INTERRUPTED = 130
+
+HELP = """\
+Run the scenarios of snapshot suites.
+
+  replay   boots the agent with its recording in place of the model, and compares; needs no key, never writes
+  record   boots the agent with the real model, checks the recording by two replays, and writes it
+  refresh  like replay, but rewrites what the harness put out; what the model said stays
+
+  onetake replay examples/acp-agent -k "bash and not cancel"
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments that the three commands share."""
+    parser.add_argument(
+        "suites", nargs="*", metavar="SUITE", type=Path, help="suite.toml, or a folder to search"
+    )
+    parser.add_argument("-k", dest="expression", metavar="EXPR", help="only scenarios whose name matches")
+    parser.add_argument("--jobs", type=int, metavar="N", help="scenarios at a time (replay; default: CPUs)")
+    parser.add_argument("--report", type=Path, metavar="FILE", help="also write the outcome as JSON")
+    parser.add_argument(
+        "--mode", metavar="MODE", help="replay, record or refresh, instead of the command's own"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="record, refresh: show changes, write nothing")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; the exit code. Raises `UsageError`."""
+    from onetake.snapshot.mode import mode_of_command
+    from onetake.snapshot.report import Reporter, as_json, exit_code
+    from onetake.snapshot.run import select
+    from onetake.snapshot.suite import find_suites, load_suite
+
+    mode = mode_of_command(args.command, args.mode, os.environ)
+    if args.jobs is not None and args.jobs < 1:
+        raise UsageError(f"--jobs {args.jobs}: at least one scenario has to run at a time")
+    if args.dry_run and mode == "replay":
+        raise UsageError("--dry-run: replay never writes; use it with record or refresh")
+    suites = [load_suite(path) for path in find_suites(args.suites or [Path()])]
+    selections = select(suites, args.expression)
+    total = sum(len(selection.scenarios) for selection in selections)
+    reporter = Reporter(sys.stdout, mode, total, environ=os.environ, dry_run=args.dry_run)
+    started = time.monotonic()
+    jobs = (
+        args.jobs or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    try:
+        outcomes = asyncio.run(_run(selections, mode, jobs, args.dry_run, reporter))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        print(
+            "interrupted: every agent was ended, nothing was written for the scenarios that ran",
+            file=sys.stderr,
+        )
+        return INTERRUPTED
+    seconds = time.monotonic() - started
+    reporter.summary(outcomes, seconds)
+    if args.report is not None:
+        from onetake.jsontext import dumps_pretty
+
+        args.report.write_text(dumps_pretty(as_json(outcomes, mode, seconds)) + "\n", encoding="utf-8")
+    return exit_code(outcomes)
+
+
+async def _run(
+    selections: list[Selection], mode: str, jobs: int, dry_run: bool, reporter: Reporter
+) -> list[Outcome]:
+    from onetake.snapshot.run import run_all
+
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        with contextlib.suppress(
+            ValueError
+        ):  # not in the main thread: then whoever embeds us handles signals
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    return await run_all(selections, mode, jobs=jobs, dry_run=dry_run, on_outcome=reporter.finished)

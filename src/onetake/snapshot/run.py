@@ -1,0 +1,131 @@
+"""Run many scenarios: replay side by side, record and refresh one at a time, and gather what was found.
+
+The order in which scenarios finish is only for the progress lines; outcomes are reported in the order of the
+suite, so that two runs that find the same print the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from onetake.errors import UsageError
+from onetake.snapshot.attempt import Outcome, replay_scenario, write_scenario
+from onetake.snapshot.findings import Problem, Verdict
+from onetake.snapshot.select import parse_expression
+from onetake.snapshot.suite import Scenario, Suite
+
+if TYPE_CHECKING:
+    from onetake.snapshot.pins import Pins
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """The scenarios of one suite that a command is about."""
+
+    suite: Suite
+    scenarios: list[Scenario]
+
+    @property
+    def full(self) -> bool:
+        """Whether this is the whole suite, so that suite-wide checks make sense."""
+        return len(self.scenarios) == len(self.suite.scenarios)
+
+
+OnOutcome = Callable[[Outcome], None]
+
+
+def select(suites: Sequence[Suite], expression: str | None) -> list[Selection]:
+    """The scenarios that `-k` leaves. Raises `UsageError` when none is left: nothing tested is no success."""
+    matches = parse_expression(expression) if expression is not None else None
+    selections = [
+        Selection(suite, [s for s in suite.scenarios.values() if matches is None or matches(s.name)])
+        for suite in suites
+    ]
+    if not any(selection.scenarios for selection in selections):
+        names = sorted(name for suite in suites for name in suite.scenarios)
+        known = f"; known: {', '.join(names)}" if names else ": no suite names one"
+        chosen = f" by -k {expression!r}" if expression is not None else ""
+        raise UsageError(f"no scenario is selected{chosen}{known}")
+    return [selection for selection in selections if selection.scenarios]
+
+
+async def run_all(
+    selections: Sequence[Selection], mode: str, *, jobs: int, dry_run: bool, on_outcome: OnOutcome
+) -> list[Outcome]:
+    """Run every selected scenario; all outcomes, in the order of the suites. A red one stops no other."""
+    outcomes: list[Outcome] = []
+    for selection in selections:
+        recover_suite(selection.suite)
+    if mode == "replay":
+        outcomes += await _replay_all(selections, jobs, on_outcome)
+    else:
+        for selection in selections:
+            outcomes += await write_all(selection, mode, dry_run=dry_run, on_outcome=on_outcome)
+    return outcomes
+
+
+def recover_suite(suite: Suite) -> None:
+    """Finish or discard what a killed command left in the suite: the first thing of every command."""
+    from onetake.snapshot.write import recover
+
+    for scenario in suite.scenarios.values():
+        recover(scenario.dir)
+
+
+async def _replay_all(selections: Sequence[Selection], jobs: int, on_outcome: OnOutcome) -> list[Outcome]:
+    from onetake.snapshot.guards import static_problems
+    from onetake.snapshot.pins import load_pins
+
+    slots = asyncio.Semaphore(jobs)
+
+    async def one(suite: Suite, scenario: Scenario, pins: Pins, static: list[Problem]) -> Outcome:
+        async with slots:
+            outcome = await replay_scenario(suite, scenario, pins, static)
+        on_outcome(outcome)
+        return outcome
+
+    running: list[tuple[Selection, list[Problem], list[asyncio.Task[Outcome]]]] = []
+    async with asyncio.TaskGroup() as group:
+        for selection in selections:
+            suite, pins = selection.suite, load_pins(selection.suite)
+            static = static_problems(suite)
+            tasks = [
+                group.create_task(
+                    one(suite, scenario, pins, [p for p in static if p.scenario == scenario.name])
+                )
+                for scenario in selection.scenarios
+            ]
+            running.append((selection, static, tasks))
+    outcomes: list[Outcome] = []
+    for selection, static, tasks in running:
+        done = [task.result() for task in tasks]
+        whole = suite_outcome(selection, static, done)
+        outcomes += done if whole.verdict.ok else [*done, whole]
+    return outcomes
+
+
+def suite_outcome(selection: Selection, static: list[Problem], outcomes: Sequence[Outcome]) -> Outcome:
+    """What concerns the suite as a whole: its static problems, and after a full run its aggregated checks."""
+    from onetake.snapshot.guards import suite_problems
+
+    suite = selection.suite
+    problems = [problem for problem in static if problem.scenario not in suite.scenarios]
+    if selection.full and not any(outcome.skipped for outcome in outcomes):
+        problems += suite_problems(suite, [outcome.verdict for outcome in outcomes])
+    return Outcome(suite=suite, name=None, verdict=Verdict(scenario="", problems=problems))
+
+
+async def write_all(
+    selection: Selection, mode: str, *, dry_run: bool, on_outcome: OnOutcome
+) -> list[Outcome]:
+    """Record or refresh the selected scenarios, one at a time, pins first."""
+    from onetake.snapshot.pins import write_order
+
+    outcomes = []
+    for scenario in write_order(selection.suite, selection.scenarios):
+        outcomes.append(await write_scenario(selection.suite, scenario, mode, dry_run=dry_run))
+        on_outcome(outcomes[-1])
+    return outcomes
