@@ -148,6 +148,7 @@ def _harvest(
         frames=driver.peer.frames,
         stderr=_text(world.stderr),
         exit_code=driver.exit_code,
+        opened=list(driver.session_ids),
         requests=_json_lines(world.requests),
         violations=_json_lines(world.violations),
         roots=world.roots,

@@ -42,6 +42,8 @@ class Harvest(msgspec.Struct, kw_only=True):
     """Of the last agent process; None when it never started or had to be killed by the runner."""
     sessions: list[LogFile] = []
     """Decoded logs in fixture order: 0 is the primary one (`replay.binding` decides)."""
+    opened: list[str] = []
+    """Ids of the sessions that the script opened, in order, whether they logged anything or not."""
     bindings: dict[str, int] = {}
     """Live session id -> fixture index."""
     requests: list[dict[str, Any]] = []
