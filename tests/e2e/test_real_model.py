@@ -23,7 +23,7 @@ import pytest
 
 from onetake.app.composition import Row, load_composition
 from onetake.session.events import Event
-from onetake.session.store import SessionStore
+from onetake.session.store import SessionStore, read_live
 
 acp = pytest.importorskip("acp", reason="the ACP SDK is not installed; `make e2e` installs it")
 
@@ -118,7 +118,7 @@ class Talk:
         store = SessionStore(self._sessions, project="sessions")
         path = store.find(self.session_id)
         assert path is not None, "the agent wrote no log"
-        return store.read_live(path)[1]
+        return read_live(path)[1]
 
 
 @asynccontextmanager
@@ -197,7 +197,9 @@ def test_a_cancelled_stream_ends_the_turn_and_nothing_else(endpoint: Endpoint, t
             telling = asyncio.create_task(
                 session.say("Tell a story of at least three thousand words, in one go. Use no tools.")
             )
-            await asyncio.wait_for(session.editor.speaking.wait(), TURN_TIMEOUT_S)
+            speaking = asyncio.create_task(session.editor.speaking.wait())
+            await asyncio.wait([telling, speaking], return_when=asyncio.FIRST_COMPLETED)
+            speaking.cancel()
             await session.agent.cancel(session_id=session.session_id)
             stop, said = await telling
             assert stop == "cancelled"
