@@ -16,11 +16,22 @@ duplicate keys. Who must keep those too keeps the bytes (see `onetake.session.sp
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
-__all__ = ["ExactFloat", "ExactInt", "JsonError", "clone", "dumps", "dumps_pretty", "loads"]
+__all__ = [
+    "ExactFloat",
+    "ExactInt",
+    "JsonError",
+    "clone",
+    "dumps",
+    "dumps_lines",
+    "dumps_pretty",
+    "loads",
+    "loads_lines",
+]
 
 
 class JsonError(ValueError):
@@ -67,13 +78,32 @@ def loads(raw: bytes | str) -> Any:
 
     Raises `JsonError` with the byte offset when the text is malformed, is not UTF-8 or nests too deeply.
     """
-    minus_zero = _MINUS_ZERO_BYTES.search(raw) if isinstance(raw, bytes) else _MINUS_ZERO_TEXT.search(raw)
-    if minus_zero is None:
-        try:
-            return _decoder.decode(raw)
-        except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError, ValueError):
-            pass  # the exact decoder gives the value, or the better error
+    try:
+        data = raw.encode() if isinstance(raw, str) else raw
+        if not _may_hold_minus_zero(data):
+            return _decoder.decode(data)
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        pass  # the exact decoder gives the value, or the better error
     return _loads_exactly(raw)
+
+
+def loads_lines(text: bytes, lines: list[bytes]) -> list[Any] | None:
+    """Decode each of `lines`, which `text` was split into, as `loads` does but faster.
+
+    Returns None when a line needs more care than that, or is malformed.
+    """
+    try:
+        return None if _may_hold_minus_zero(text) else list(map(_decoder.decode, lines))
+    except (msgspec.MsgspecError, RecursionError, ValueError):
+        return None
+
+
+def dumps_lines(values: Sequence[Any]) -> bytes:
+    """Encode each value as `dumps` does and end it with a newline."""
+    try:
+        return _encoder.encode_lines(values)
+    except (UnicodeEncodeError, RecursionError):
+        return b"".join(dumps(value) + b"\n" for value in values)
 
 
 def dumps(value: Any) -> bytes:
@@ -107,8 +137,22 @@ def clone(value: Any) -> Any:
 
 # Fast path ------------------------------------------------------------------------------------------------
 
-_MINUS_ZERO_BYTES = re.compile(rb"(?:\A|[\[:,\s])-0(?![.\deE])")
-_MINUS_ZERO_TEXT = re.compile(r"(?:\A|[\[:,\s])-0(?![.\deE])")
+
+def _may_hold_minus_zero(raw: bytes) -> bool:
+    """Tell whether `-0` may occur as a number, the one thing that msgspec silently reads as another.
+
+    Every text comes by here, so this is a plain search; a false alarm, inside a string, only costs time.
+    """
+    at = raw.find(b"-0")
+    while at >= 0:
+        if raw[at - 1 : at] in _BEFORE_NUMBER and raw[at + 2 : at + 3] not in _INSIDE_NUMBER:
+            return True
+        at = raw.find(b"-0", at + 2)
+    return False
+
+
+_BEFORE_NUMBER = frozenset({b"", b"[", b":", b",", b" ", b"\t", b"\n", b"\r"})
+_INSIDE_NUMBER = frozenset(bytes([char]) for char in b"0123456789.eE")
 
 
 def _float(text: str) -> float:

@@ -38,8 +38,8 @@ ACTIONS: dict[str, tuple[str, str]] = {
     ),
     "script": (
         "the replay script, one entry per line",
-        "One entry per recorded model call, without what a forked child inherited. A call whose stream has no "
-        "end is an entry of kind `underivable`.",
+        "One entry per recorded model call, without what a forked child inherited. A call whose stream has "
+        "no end is an entry of kind `underivable`.",
     ),
     "figures": (
         "counts and digests, one JSON object per file",

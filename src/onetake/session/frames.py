@@ -66,7 +66,7 @@ def read_image(raw: bytes, name: str, *, lenient: bool = False) -> Image:
 
 def _read_lines(raw: bytes) -> Image:
     end = raw.rfind(b"\n") + 1
-    return Image(raw[:end], end, _tail(raw, end), compressed=False)
+    return Image(raw[:end] if end < len(raw) else raw, end, _tail(raw, end), compressed=False)
 
 
 def _read_frames(raw: bytes, name: str, lenient: bool) -> Image:

@@ -7,7 +7,8 @@ value, so that `rewrite` can pack, unpack and project a log that another program
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 
@@ -44,18 +45,33 @@ class LogFile(msgspec.Struct):
     header: Header
     header_raw: bytes
     """The first line, without its newline."""
-    records: list[StoredRecord]
+    lines: list[bytes]
+    """All further lines, without their newlines."""
+    values: list[Record]
+    """The same, decoded."""
     torn: frames.TornTail | None = None
     """The unfinished write at its end; only `read_log(..., live=True)` accepts one."""
     flaw: str | None = None
     """Why reading stopped before the end; only `read_log(..., live=True)` stops early."""
+    _records: list[StoredRecord] | None = None
     _events: list[Event] | None = None
+
+    @property
+    def records(self) -> list[StoredRecord]:
+        """The lines behind the header with what is known about each; made when first asked for."""
+        if self._records is None:
+            self._records, seq = [], 0
+            for line, value in zip(self.lines, self.values, strict=True):
+                record = StoredRecord(line, value, seq, packing.event_count(value))
+                self._records.append(record)
+                seq += record.count
+        return self._records
 
     @property
     def events(self) -> list[Event]:
         """All events, rows unpacked and envelopes filled in; made when first asked for."""
         if self._events is None:
-            self._events = [event for record in self.records for event in _events_of(record)]
+            self._events = packing.expand(self.values)
         return self._events
 
     @property
@@ -86,20 +102,17 @@ def parse_log(image: frames.Image, name: str, *, live: bool = False) -> LogFile:
     lines.pop()  # behind the last newline
     if not lines:
         raise UsageError(f"{name}: is empty. A session log begins with a line like {_HEADER_EXAMPLE}")
-    log = LogFile(name, _read_header(lines[0], name), lines[0], [], torn=image.torn, flaw=image.flaw)
-    seq = 0
-    for number, line in enumerate(lines[1:], 2):
-        try:
-            record = _read_record(line, seq)
-        except (jsontext.JsonError, PackingError) as error:
-            if live:
-                log.flaw = f"line {number}: {error}"
-                break
-            raise UsageError(
-                f"{name}, line {number}: {error}. Restore the line: one JSON object, no blank lines."
-            ) from None
-        log.records.append(record)
-        seq += record.count
+    header_raw = lines.pop(0)
+    header = _read_header(header_raw, name)
+    values = jsontext.loads_lines(image.text, lines)
+    found, fault = _check_records(values if values is not None else _decode_each(lines))
+    log = LogFile(name, header, header_raw, lines[: len(found)], found, torn=image.torn, flaw=image.flaw)
+    if fault is not None:
+        place = f"line {len(found) + 2}"
+        if not live:
+            remedy = "Restore the line: one JSON object, no blank lines."
+            raise UsageError(f"{name}, {place}: {fault}. {remedy}")
+        log.flaw = f"{place}: {fault}"
     return log
 
 
@@ -107,13 +120,13 @@ def encode_log(
     header: Header, events: Sequence[Event], *, packed: bool = True, project: bool = False
 ) -> bytes:
     """Return the log as bytes: `packed` into maximal runs or not; `project` leaves the envelopes out."""
-    return jsontext.dumps(header) + b"\n" + encode_records(events, packed=packed, project=project)
+    return jsontext.dumps_lines([header]) + encode_records(events, packed=packed, project=project)
 
 
 def encode_records(events: Sequence[Event], *, packed: bool = True, project: bool = False) -> bytes:
     """Return the lines of `events` without a header (one batch of a store)."""
     records: Sequence[Record] = packing.pack(events) if packed else events
-    return b"".join(jsontext.dumps(_projected(record) if project else record) + b"\n" for record in records)
+    return jsontext.dumps_lines([_projected(record) for record in records] if project else records)
 
 
 def rewrite(log: LogFile, *, packed: bool, project: bool = False) -> bytes:
@@ -151,25 +164,34 @@ def _read_header(line: bytes, name: str) -> Header:
     return header
 
 
-def _read_record(line: bytes, seq: int) -> StoredRecord:
-    value = jsontext.loads(line)
-    if type(value) is not dict or type(value.get("type")) is not str:
-        raise PackingError("is not an object with a type")
-    if value["type"] in packing.ROW_TYPES:
-        count = packing.check_row(value, seq)
-        found = value.get("seq0", seq)
-    else:
-        count = 1
-        found = value.get("seq", seq)
-    if found != seq or type(found) is not int:
-        raise PackingError(f"has seq {found!r} where {seq} comes next: events are missing or out of order")
-    return StoredRecord(line, value, seq, count)
+def _decode_each(lines: list[bytes]) -> Iterator[Any]:
+    return map(jsontext.loads, lines)
 
 
-def _events_of(record: StoredRecord) -> list[Event]:
-    if record.is_row:
-        return packing.members(record.value, record.seq)
-    return [packing.with_envelope(record.value, record.seq)]
+def _check_records(values: Iterable[Any]) -> tuple[list[Record], Exception | None]:
+    """Return the records up to the first that breaks a rule, and what is wrong with that one."""
+    checked: list[Record] = []
+    seq = 0
+    try:
+        for value in values:
+            kind = value.get("type") if type(value) is dict else None
+            if kind in packing.ROW_TYPES:
+                found = value.get("seq0", seq)
+                count = packing.check_row(value, seq)
+            elif type(kind) is str:
+                found = value.get("seq", seq)
+                count = 1
+            else:
+                raise PackingError("is not an object with a type")
+            if found != seq or type(found) is not int:
+                raise PackingError(
+                    f"has seq {found!r} where {seq} comes next: events are missing or out of order"
+                )
+            seq += count
+            checked.append(value)
+    except (jsontext.JsonError, PackingError) as error:
+        return checked, error
+    return checked, None
 
 
 def _projected(record: Record) -> Record:
@@ -178,12 +200,12 @@ def _projected(record: Record) -> Record:
 
 def _verbatim_lines(record: StoredRecord, project: bool) -> Iterator[bytes]:
     if record.is_row:
-        for event in _events_of(record):
+        for event in packing.members(record.value, record.seq):
             yield jsontext.dumps(_projected(event) if project else event)
     elif project:
         yield splice.without_envelope(record.raw, record.value)
     else:
-        yield splice.with_envelope(record.raw, record.value, _events_of(record)[0])
+        yield splice.with_envelope(record.raw, record.value, record.seq)
 
 
 def _packed_lines(log: LogFile, project: bool) -> Iterator[bytes]:

@@ -16,7 +16,8 @@ counts: an absent `seq` is the number of events so far, an absent time is 0.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, KeysView, Sequence
+from collections.abc import Set as AbstractSet
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -35,8 +36,9 @@ ROW_TYPES = (TEXT_ROW, REASONING_ROW, TOOL_CALL_ROW)
 
 _DELTA_OF = {TEXT_ROW: "text-delta", REASONING_ROW: "reasoning-delta", TOOL_CALL_ROW: "tool-call-delta"}
 _ROW_OF = {delta: row for row, delta in _DELTA_OF.items()}
-_TEXT_KEYS = {"turn", "step", "index", "dt", "texts"}
-_TOOL_KEYS = {"turn", "step", "index", "dt", "id", "args"}
+_ROW_KEYS = frozenset({"type", "data"})
+_TEXT_KEYS = frozenset({"turn", "step", "index", "dt", "texts"})
+_TOOL_KEYS = frozenset({"turn", "step", "index", "dt", "id", "args"})
 
 
 class PackingError(ValueError):
@@ -107,26 +109,37 @@ def _span(start: int, stop: int) -> Iterator[tuple[int, int]]:
 
 def _identity(event: Event) -> tuple[Any, ...] | None:
     """Return what all members of a run share, or None when the event cannot be a member."""
-    if len(event) != 4 or event.get("type") != ASSISTANT_CHUNK:
+    # Written flat: this runs once for every event that is stored.
+    if event.get("type") != ASSISTANT_CHUNK or len(event) != 4:
         return None
-    data = event.get("data")
-    if type(data) is not dict or len(data) != 3 or type(event.get("seq")) is not int:
+    seq, time, data = event.get("seq"), event.get("time"), event.get("data")
+    if type(seq) is not int or type(time) is not int or type(data) is not dict or len(data) != 3:
         return None
-    chunk = data.get("chunk")
-    if type(chunk) is not dict or not _safe(event.get("time")) or not 0 <= event["seq"] <= SAFE:
+    turn, step, chunk = data.get("turn"), data.get("step"), data.get("chunk")
+    if type(turn) is not int or type(step) is not int or type(chunk) is not dict:
         return None
-    turn, step, index, kind = data.get("turn"), data.get("step"), chunk.get("index"), chunk.get("type")
-    if not (_safe(turn) and _safe(step) and _safe(index)):
+    kind, index = chunk.get("type"), chunk.get("index")
+    if type(index) is not int or not (0 <= seq <= SAFE and -SAFE <= time <= SAFE):
+        return None
+    if not (-SAFE <= turn <= SAFE and -SAFE <= step <= SAFE and -SAFE <= index <= SAFE):
         return None
     if kind == "text-delta" or kind == "reasoning-delta":
         if len(chunk) == 3 and type(chunk.get("text")) is str:
             return kind, turn, step, index
     elif kind == "tool-call-delta":
         call, name = chunk.get("id"), chunk.get("name")
-        named = 1 if type(name) is str else 0
-        if len(chunk) == 4 + named and type(call) is str and type(chunk.get("argumentsDelta")) is str:
+        size = 5 if type(name) is str else 4
+        if len(chunk) == size and type(call) is str and type(chunk.get("argumentsDelta")) is str:
             return kind, turn, step, index, call, name
     return None
+
+
+def _all_strings(values: list[Any]) -> bool:
+    try:
+        "".join(values)  # the fastest look at every type
+    except TypeError:
+        return False
+    return True
 
 
 def _safe(value: Any) -> bool:
@@ -141,26 +154,35 @@ def unpack(records: Iterable[Record]) -> list[Event]:
 
     Raises `PackingError`, naming the record by its position, for a row that breaks a rule.
     """
-    events: list[Event] = []
+    checked: list[Record] = []
+    seq = 0
     for at, record in enumerate(records):
         try:
-            if record.get("type") in ROW_TYPES:
-                check_row(record, len(events))
-                events.extend(members(record, len(events)))
-            else:
-                events.append(with_envelope(record, len(events)))
+            seq += check_row(record, seq) if record.get("type") in ROW_TYPES else 1
         except PackingError as error:
             raise PackingError(f"record {at}: {error}") from None
+        checked.append(record)
+    return expand(checked)
+
+
+def expand(records: Iterable[Record]) -> list[Event]:
+    """Do what `unpack` does with records whose rows `check_row` has accepted."""
+    events: list[Event] = []
+    for record in records:
+        if record["type"] in ROW_TYPES:
+            events += members(record, len(events))
+        elif "seq" in record and "time" in record:
+            events.append(record)
+        else:
+            events.append({"type": record["type"], "seq": len(events), "time": 0, **record})
     return events
 
 
-def with_envelope(record: Record, seq: int) -> Event:
-    """Return `record` as an event: itself when it has its envelope, else a copy with `seq` and time 0."""
-    if "seq" in record and "time" in record:
-        return record
-    event: Event = {"type": record.get("type"), "seq": record.get("seq", seq), "time": record.get("time", 0)}
-    event.update(record)
-    return event
+def event_count(record: Record) -> int:
+    """Return how many events a record stores that `unpack` would accept."""
+    if record["type"] not in ROW_TYPES:
+        return 1
+    return len(record["data"]["args" if record["type"] == TOOL_CALL_ROW else "texts"])
 
 
 def members(row: Record, seq: int) -> list[Event]:
@@ -199,51 +221,58 @@ def check_row(row: Record, seq: int) -> int:
 
     Raises `PackingError` with the broken rule.
     """
-    data = row.get("data")
+    kind, data = row["type"], row.get("data")
     if type(data) is not dict:
-        raise PackingError(f"{row['type']}: data is not an object")
-    tool = row["type"] == TOOL_CALL_ROW
-    _check_keys(row["type"], "row", row.keys(), {"type", "data"}, {"seq0", "time0"})
-    _check_keys(
-        row["type"], "data", data.keys(), _TOOL_KEYS if tool else _TEXT_KEYS, {"name"} if tool else set()
-    )
-    gaps, fragments = data["dt"], data["args" if tool else "texts"]
-    count = _check_values(row, data, gaps, fragments)
-    seq0, time0 = row.get("seq0", seq), row.get("time0", 0)
-    if not _safe(seq0) or seq0 < 0 or seq0 + count - 1 > SAFE:
-        raise PackingError(f"{row['type']}: seq0 is {seq0!r}, not a sequence number")
-    if not _safe(time0):
-        raise PackingError(f"{row['type']}: time0 is {time0!r}, not a safe integer")
-    times = list(accumulate(gaps, initial=time0))
-    if max(times) > SAFE or min(times) < -SAFE:
-        raise PackingError(f"{row['type']}: the gaps lead out of the range of safe integers")
-    return count
-
-
-def _check_values(row: Record, data: Record, gaps: Any, fragments: Any) -> int:
+        raise PackingError(f"{kind}: data is not an object")
+    tool = kind == TOOL_CALL_ROW
+    _check_keys(kind, "row", row.keys(), _ROW_KEYS, _ROW_KEYS | {"seq0", "time0"})
+    if tool:
+        _check_keys(kind, "data", data.keys(), _TOOL_KEYS, _TOOL_KEYS | {"name"})
+    else:
+        _check_keys(kind, "data", data.keys(), _TEXT_KEYS, _TEXT_KEYS)
     for key in ("turn", "step", "index"):
         if not _safe(data[key]):
-            raise PackingError(f"{row['type']}: data.{key} is {data[key]!r}, not a safe integer")
-    for key in ("id", "name"):
-        if key in data and type(data[key]) is not str:
-            raise PackingError(f"{row['type']}: data.{key} is {data[key]!r}, not a string")
-    if type(fragments) is not list or set(map(type, fragments)) != {str}:
-        raise PackingError(f"{row['type']}: the fragments are not a list of at least one string")
+            raise PackingError(f"{kind}: data.{key} is {data[key]!r}, not a safe integer")
+    if tool and not all(type(data[key]) is str for key in ("id", "name") if key in data):
+        raise PackingError(f"{kind}: data.id or data.name is not a string")
+    gaps, fragments = data["dt"], data["args" if tool else "texts"]
+    if type(fragments) is not list or not fragments or not _all_strings(fragments):
+        raise PackingError(f"{kind}: the fragments are not a list of at least one string")
     if type(gaps) is not list or not set(map(type, gaps)) <= {int}:
-        raise PackingError(f"{row['type']}: data.dt is not a list of integers")
+        raise PackingError(f"{kind}: data.dt is not a list of integers")
     if len(gaps) != len(fragments) - 1:
         raise PackingError(
-            f"{row['type']}: {len(fragments)} fragments need {len(fragments) - 1} gaps in dt, not {len(gaps)}"
+            f"{kind}: {len(fragments)} fragments need {len(fragments) - 1} gaps in data.dt, not {len(gaps)}"
         )
-    if gaps and (max(gaps) > SAFE or min(gaps) < -SAFE):
-        raise PackingError(f"{row['type']}: a gap in data.dt is not a safe integer")
+    _check_envelope(row, seq, gaps)
     return len(fragments)
 
 
-def _check_keys(kind: str, what: str, found: Iterable[str], needed: set[str], allowed: set[str]) -> None:
-    missing = needed.difference(found)
+def _check_envelope(row: Record, seq: int, gaps: list[int]) -> None:
+    seq0, time0 = row.get("seq0", seq), row.get("time0", 0)
+    if not _safe(seq0) or not 0 <= seq0 <= SAFE - len(gaps):
+        raise PackingError(f"{row['type']}: seq0 is {seq0!r}, not a sequence number")
+    if not _safe(time0):
+        raise PackingError(f"{row['type']}: time0 is {time0!r}, not a safe integer")
+    if not gaps:
+        return
+    widest = max(max(gaps), -min(gaps))
+    if widest > SAFE:
+        raise PackingError(f"{row['type']}: a gap in data.dt is not a safe integer")
+    if abs(time0) + widest * len(gaps) > SAFE:  # may leave the range: look closely
+        times = list(accumulate(gaps, initial=time0))
+        if max(times) > SAFE or min(times) < -SAFE:
+            raise PackingError(f"{row['type']}: the gaps lead out of the range of safe integers")
+
+
+def _check_keys(
+    kind: str, what: str, found: KeysView[str], needed: AbstractSet[str], allowed: AbstractSet[str]
+) -> None:
+    if found in (needed, allowed):
+        return
+    missing = needed - found
     if missing:
         raise PackingError(f"{kind}: {what} lacks {', '.join(sorted(missing))}")
-    extra = set(found) - needed - allowed
+    extra = found - allowed
     if extra:
         raise PackingError(f"{kind}: {what} has the unexpected key {', '.join(sorted(extra))}")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 
-from onetake import jsontext
 from onetake.jsontext import JsonError
 from onetake.session.events import Event
 
@@ -18,12 +17,12 @@ _ENVELOPE = re.compile(rb'(\{"type":"[^"\\]*"),"seq":(\d+),"time":(-?\d+)(?=[,}]
 _SPACE = re.compile(r"[ \t\r\n]*")
 
 
-def with_envelope(raw: bytes, record: Event, event: Event) -> bytes:
-    """Return `raw`, the text of `record`, with those envelope keys added that only `event` has."""
-    added = [key for key in ("seq", "time") if key not in record]
-    if not added:
+def with_envelope(raw: bytes, record: Event, seq: int) -> bytes:
+    """Return `raw`, the text of `record`, with `seq` and time 0 where it has none of its own."""
+    text = b"" if "seq" in record else b',"seq":%d' % seq
+    text += b"" if "time" in record else b',"time":0'
+    if not text:
         return raw
-    text = b"".join(b',"%s":%s' % (key.encode(), jsontext.dumps(event[key])) for key in added)
     head = _HEAD.match(raw)
     if head:
         return raw[: head.end()] + text + raw[head.end() :]
