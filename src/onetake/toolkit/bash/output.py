@@ -87,7 +87,7 @@ def _shortened(file: BinaryIO, max_bytes: int, spill: Path) -> str:
 
 def _notice(omitted: int, position: int, spill: Path) -> str:
     return (
-        f"\n\n({omitted} bytes are missing here, after the first {position}. "
+        f"\n\n({omitted} bytes are missing after the first {position}. "
         f"The complete result is in {spill}: search it, or read the part you need.)"
     )
 
