@@ -93,7 +93,7 @@ async def write_scenario(suite: Suite, scenario: Scenario, mode: str, *, dry_run
 async def _guarded(
     suite: Suite, scenario: Scenario, work: Callable[[list[Harvest]], Awaitable[Verdict]]
 ) -> Outcome:
-    """Run the work; whatever it raises becomes a finding, whatever it left becomes an artifact or is removed."""
+    """Run the work; what it raises becomes a finding, what it left becomes an artifact or is removed."""
     missing = missing_programs(scenario, search_path(os.environ))
     if missing and not os.environ.get("CI"):
         reason = f"needs {', '.join(missing)}, which is not on PATH"

@@ -171,6 +171,18 @@ def find_suites(paths: Sequence[Path]) -> list[Path]:
     return list(found)
 
 
+def is_suite(path: Path) -> bool:
+    """Whether a file that is called suite.toml is one of ours: another tool may use the name.
+
+    What cannot be read counts as ours, so that a broken suite is an error and not a suite less.
+    """
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return True
+    return not tables or not tables.keys().isdisjoint(Settings.__struct_fields__)
+
+
 def _search(folder: Path) -> list[Path]:
     found = []
     for directory, folders, files in os.walk(folder):
@@ -181,8 +193,8 @@ def _search(folder: Path) -> list[Path]:
             and name != "node_modules"
             and not os.path.exists(os.path.join(directory, name, "pyvenv.cfg"))
         )
-        if SUITE_FILE in files:
-            found.append(Path(directory, SUITE_FILE).resolve())
+        if SUITE_FILE in files and is_suite(path := Path(directory, SUITE_FILE)):
+            found.append(path.resolve())
             folders.clear()  # what is inside a suite is its scenarios
     return found
 

@@ -1,0 +1,234 @@
+"""Snapshot suites as pytest tests: one per scenario, one per guard, collected from `suite.toml`.
+
+Thin on purpose: pytest loads this module in every run, with or without suites, so it imports nothing of
+onetake until a suite is collected. A failing scenario lists every surface that differs. Checks that only make
+sense for a whole suite (a rule that never matched) run once at the end, over what all workers found.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from onetake.snapshot.attempt import Outcome
+    from onetake.snapshot.findings import Problem
+    from onetake.snapshot.pins import Pins
+    from onetake.snapshot.suite import Scenario, Suite
+
+SUITE_FILE = "suite.toml"
+_VERDICT = "onetake_verdict"
+"""Attribute of a test report that carries a verdict from a worker to the run that sums up."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--onetake-mode`, which wins over `ONETAKE_SNAPSHOT`."""
+    group = parser.getgroup("onetake", "snapshot suites")
+    group.addoption("--onetake-mode", metavar="MODE", help="replay (default), record or refresh")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Sum up where the reports of all workers arrive."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_SuiteWide(), "onetake-suite-wide")
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Every suite.toml is a file of tests."""
+    if file_path.name != SUITE_FILE:
+        return None
+    from onetake.snapshot.suite import is_suite
+
+    if not is_suite(file_path):
+        return None
+    collector: pytest.Collector = SuiteFile.from_parent(parent, path=file_path)
+    return collector
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Let the verdict of a replayed scenario travel with its report."""
+    report = yield
+    if call.when == "call" and isinstance(item, ScenarioItem) and item.outcome is not None:
+        import msgspec
+
+        verdict = msgspec.to_builtins(item.outcome.verdict)
+        setattr(report, _VERDICT, {"suite": str(item.suite.path), "verdict": verdict})
+    return report
+
+
+class SuiteFile(pytest.File):
+    """One suite.toml."""
+
+    suite: Suite
+    mode: str
+    _pins: Pins | None = None
+    _static: list[Problem] | None = None
+
+    def collect(self) -> Iterator[pytest.Item]:
+        """A test per scenario, then a test per static guard. Malformed suites are collection errors."""
+        from onetake.errors import UsageError
+        from onetake.snapshot.mode import mode_from
+        from onetake.snapshot.suite import load_suite
+
+        try:
+            self.mode = mode_from(os.environ, option=self.config.getoption("onetake_mode"))
+            if self.mode != "replay" and hasattr(self.config, "workerinput"):
+                raise UsageError(f"{self.mode} writes files one scenario at a time: run it without -n")
+            self.suite = load_suite(self.path)
+        except UsageError as error:
+            raise self.CollectError(str(error)) from None
+        for scenario in self._ordered():
+            yield ScenarioItem.from_parent(self, name=scenario.name, scenario=scenario)
+        if self.mode == "replay":
+            from onetake.snapshot.guards import STATIC_GUARDS
+
+            for guard in STATIC_GUARDS:
+                yield GuardItem.from_parent(self, name=f"guard:{guard}", guard=guard)
+
+    def _ordered(self) -> list[Scenario]:
+        scenarios = list(self.suite.scenarios.values())
+        if self.mode == "replay":
+            return scenarios
+        from onetake.snapshot.pins import write_order
+
+        return write_order(self.suite, scenarios)
+
+    def setup(self) -> None:
+        """Finish or discard what a killed command left behind, before the first test."""
+        from onetake.snapshot.run import recover_suite
+
+        recover_suite(self.suite)
+
+    @property
+    def pins(self) -> Pins:
+        """The committed pins, read once."""
+        if self._pins is None:
+            from onetake.snapshot.pins import load_pins
+
+            self._pins = load_pins(self.suite)
+        return self._pins
+
+    @property
+    def static(self) -> list[Problem]:
+        """What the static guards found, computed once."""
+        if self._static is None:
+            from onetake.snapshot.guards import static_problems
+
+            self._static = static_problems(self.suite)
+        return self._static
+
+
+class SuiteFailure(Exception):
+    """A red scenario or guard; its text is the whole report."""
+
+
+class _Item(pytest.Item):
+    """What scenarios and guards share: they belong to a suite, and fail with a text instead of a traceback."""
+
+    parent: SuiteFile
+
+    @property
+    def suite(self) -> Suite:
+        """The suite that this test belongs to."""
+        return self.parent.suite
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
+        """The report of the failure; a traceback for what is no red suite."""
+        if isinstance(excinfo.value, SuiteFailure):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo, style)
+
+    def reportinfo(self) -> tuple[os.PathLike[str] | str, int | None, str]:
+        """Where the test is and what it is called."""
+        return self.path, None, self.name
+
+
+class ScenarioItem(_Item):
+    """One scenario, in the mode of the run."""
+
+    def __init__(self, *, scenario: Scenario, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.scenario = scenario
+        self.outcome: Outcome | None = None
+
+    def runtest(self) -> None:
+        """Run the scenario; fail with every surface that differs."""
+        import asyncio
+
+        from onetake.snapshot.attempt import replay_scenario, write_scenario
+        from onetake.snapshot.report import failure_text
+
+        if self.parent.mode == "replay":
+            static = [problem for problem in self.parent.static if problem.scenario == self.scenario.name]
+            broken = [problem for problem in static if problem.exit_code == 2]
+            run = replay_scenario(self.suite, self.scenario, self.parent.pins, broken)
+        else:
+            run = write_scenario(self.suite, self.scenario, self.parent.mode)
+        outcome = asyncio.run(run)
+        if outcome.skipped:
+            pytest.skip(outcome.skipped)
+        self.outcome = outcome
+        if not outcome.verdict.ok:
+            raise SuiteFailure(failure_text(outcome, self.parent.mode))
+
+
+class GuardItem(_Item):
+    """One static guard over the whole suite."""
+
+    def __init__(self, *, guard: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.guard = guard
+
+    def runtest(self) -> None:
+        """Fail with every place that breaks the guard."""
+        found = [problem for problem in self.parent.static if problem.guard == self.guard]
+        if found:
+            raise SuiteFailure("\n".join(problem.text() for problem in found))
+
+
+class _SuiteWide:
+    """Checks over whole suites, from the verdicts of all workers; only for suites that ran in full."""
+
+    def __init__(self) -> None:
+        self._verdicts: dict[str, dict[str, Any]] = {}
+        self._problems: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Take the verdict off a report."""
+        carried = getattr(report, _VERDICT, None)
+        if carried is not None:
+            verdict = carried["verdict"]
+            self._verdicts.setdefault(carried["suite"], {})[verdict["scenario"]] = verdict
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Judge each suite that ran in full; a problem makes the run red."""
+        if not self._verdicts:
+            return
+        import msgspec
+
+        from onetake.snapshot.findings import Verdict
+        from onetake.snapshot.guards import suite_problems
+        from onetake.snapshot.suite import load_suite
+
+        for path, found in self._verdicts.items():
+            suite = load_suite(Path(path))
+            if found.keys() == suite.scenarios.keys():
+                verdicts = [msgspec.convert(found[name], Verdict) for name in suite.scenarios]
+                self._problems += [problem.text() for problem in suite_problems(suite, verdicts)]
+        if self._problems and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Show what was found."""
+        if self._problems:
+            terminalreporter.section("snapshot suites as a whole", sep="=", red=True)
+            for problem in self._problems:
+                terminalreporter.write_line(problem)
