@@ -1,7 +1,7 @@
 """Real nondeterminism, end to end: record the same script twice from a model that samples, and replay both.
 
-`make record-e2e` runs this. Two scratch copies of the example agent record one turn from the local model. The
-lane fails unless
+`make record-e2e` runs this. Two scratch copies of the example agent record a short talk with the local model.
+The lane fails unless
 
 - the two recordings hold different texts (or nothing here was nondeterministic),
 - each replays twice without a model, an endpoint or a key, and no file changes,
@@ -28,9 +28,28 @@ from onetake.replay.script import derive_replay_script
 from onetake.session.jsonl import read_log
 
 AGENT = Path(__file__).resolve().parent.parent / "acp-agent"
-SUITE = Path("tests") / "snapshots"
-SCENARIO = "text-turn"
-PROMPT = "Tell me a short story about a lighthouse keeper and a fox."
+SUITE = """\
+[suite]
+driver = "acp"
+surfaces = ["requests", "stdout", "log"]
+
+[agent]
+command = ["onetake", "acp", "--config", "{config}"]
+config = "agent.yml"
+record_env = ["DEEPSEEK_API_KEY", "DEEPSEEK_BASE_URL"]
+
+[scenarios.story]
+pins_header = true
+"""
+# A story is long enough never to come out twice; the second turn sends it back to the model.
+STEPS = [
+    {"op": "initialize"},
+    {"op": "newSession"},
+    {"op": "prompt", "text": "Tell me a short story about a lighthouse keeper and a fox."},
+    {"op": "prompt", "text": "How does the fox feel about it?"},
+]
+FIXTURE = Path("story") / "session.jsonl"
+TRANSCRIPT = Path("story") / "stdout.expected.jsonl"
 
 
 class Failed(Exception):
@@ -38,34 +57,33 @@ class Failed(Exception):
 
 
 def onetake(mode: str, take: Path, environ: Mapping[str, str]) -> int:
-    """Run the scenario of a take in a mode, its output shown; returns the exit code."""
-    command = [sys.executable, "-m", "onetake", mode, str(take / SUITE), "-k", SCENARIO]
-    return subprocess.run(command, env=environ, check=False).returncode
+    """Run the suite of a take in a mode, its output shown; returns the exit code."""
+    return subprocess.run(
+        [sys.executable, "-m", "onetake", mode, str(take)], env=environ, check=False
+    ).returncode
 
 
 def new_take(folder: Path) -> Path:
-    """A scratch copy of the example agent; its scenario asks for a story, which comes out anew each time."""
-    shutil.copytree(AGENT, folder, ignore=shutil.ignore_patterns(".env", ".onetake"))
-    script = folder / SUITE / SCENARIO / "input.json"
-    content = json.loads(script.read_text())
-    for step in content["steps"]:
-        if step["op"] == "prompt":
-            step["text"] = PROMPT
-    script.write_text(json.dumps(content, indent=2) + "\n")
+    """A suite of one scenario, not yet recorded, beside a copy of the example agent's compositions."""
+    (folder / "story").mkdir(parents=True)
+    for name in ("agent.yml", "agent.snapshot.yml"):
+        shutil.copy(AGENT / name, folder)
+    (folder / "suite.toml").write_text(SUITE)
+    (folder / "story" / "input.json").write_text(json.dumps({"steps": STEPS}, indent=2) + "\n")
     return folder
 
 
 def said(take: Path) -> str:
     """The text that the model of a recording wrote, all calls joined."""
-    fixture = take / SUITE / SCENARIO / "session.jsonl"
+    fixture = take / FIXTURE
     script = derive_replay_script(read_log(fixture.read_bytes(), str(fixture)).events)
     return "".join(chunk.get("text", "") for entry in script for chunk in entry["chunks"])
 
 
 def fingerprint(take: Path) -> str:
-    """A digest of every file of the take's suite, by name and content."""
+    """A digest of every file of a take, by name and content."""
     digest = hashlib.sha256()
-    for path in sorted(path for path in (take / SUITE).rglob("*") if path.is_file()):
+    for path in sorted(path for path in take.rglob("*") if path.is_file()):
         digest.update(f"{path.relative_to(take)}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
 
@@ -96,9 +114,8 @@ def run(scratch: Path) -> None:
         if fingerprint(take) != before:
             raise Failed(f"replaying the {take.name} take changed its files")
 
-    transcript = SUITE / SCENARIO / "stdout.expected.jsonl"
     shutil.copytree(takes[0], scratch / "crossed")
-    shutil.copy(takes[1] / transcript, scratch / "crossed" / transcript)
+    shutil.copy(takes[1] / TRANSCRIPT, scratch / "crossed" / TRANSCRIPT)
     print("\nThe first take with the transcript of the second; this must go red:")
     if onetake("replay", scratch / "crossed", environ) != 1:
         raise Failed("the first take replays green against the transcript of the second")
