@@ -8,6 +8,7 @@ The rules, all of which the log shows:
   model order) and their results are committed in model order, each as soon as all before it are.
 - Every tool call gets exactly one result. A cancelled turn gives constant texts to the calls whose results
   were not committed, whatever they had done by then, so that the log does not depend on a race.
+- Before anything leaves the process (a request, a tool that acts on the world) the log is flushed.
 - A step that was started is ended, and so is a turn, whatever happens in between.
 
 Later features take their place in the methods that are here: a retry policy around `_call_model`, compaction
@@ -78,10 +79,11 @@ class Turn:
         self.opened_by = [message["id"] for message in messages]
         try:
             reason = await self._steps(messages)
+            if self.interrupt.reason is not None:
+                reason = {"kind": "aborted", "reason": self.interrupt.reason}
         except Exception as error:
             reason = self._failed(error)
         if self.interrupt.reason is not None:
-            reason = {"kind": "aborted", "reason": self.interrupt.reason}
             self.inbox.cancel("next-step")
         self.log.append("turn/end", {"turn": self.number, "reason": reason})
         return reason
@@ -123,8 +125,9 @@ class Turn:
             try:
                 await self.interrupt.guard(self._call_model(step, assembler, seqs))
             except Interrupted:
-                self._commit(step, assembler.interrupted_blocks(), assembler, seqs, interrupted=True)
-                return ABORTED, False
+                if not assembler.finished:  # otherwise the call was over, and its answer counts
+                    self._commit(step, assembler.interrupted_blocks(), assembler, seqs, interrupted=True)
+                    return ABORTED, False
             finish = assembler.finish
             if finish["kind"] in ("error", "aborted"):
                 return {"kind": "error", "error": finish.get("failure", _UNEXPLAINED)}, False
@@ -136,16 +139,17 @@ class Turn:
             return {"kind": "max-tokens"}, False
         calls = [block for block in content if block["type"] == "tool-call"]
         if calls:
-            await ToolRun(self.agent, self.number, step, calls).run(self.interrupt)
+            await ToolRun(self.agent, self.number, step, calls, self.interrupt).run()
         return (ABORTED if self.interrupt.reason else None), bool(calls)
 
     async def _call_model(self, step: int, assembler: BlockAssembler, seqs: list[int]) -> None:
         """Ask the model and log each chunk as it comes; `assembler` and `seqs` hold what came so far."""
-        request = self._request()
-        check_model_input(request.messages, self.log)
+        self._log_header()
         await self.agent.flush()
         if self.agent.reader_ready is not None:
             await self.agent.reader_ready()
+        request = self._request()
+        check_model_input(request.messages, self.log)
         async with aclosing(self.agent.ctx.providers.stream(request)) as chunks:
             async for chunk in chunks:
                 event = self.log.append(
@@ -154,16 +158,20 @@ class Turn:
                 seqs.append(event["seq"])
                 assembler.push(chunk)
 
-    def _request(self) -> ModelRequest:
-        """The next request, its header logged first when it is the first one or differs from the last."""
+    def _log_header(self) -> None:
+        """Log the header of the next request when it is the first one or differs from the last."""
         agent = self.agent
         header = agent.request_header()
-        if header != agent.logged_header:
-            reason = agent.header_reason()
-            self.log.append("request/header", {"header": header, "reason": reason})
-            config = header["config"]
-            self.log.append("request/context", {"provider": config["provider"], "model": config["model"]})
-            agent.logged_header = header
+        if header == agent.logged_header:
+            return
+        self.log.append("request/header", {"header": header, "reason": agent.header_reason()})
+        config = header["config"]
+        self.log.append("request/context", {"provider": config["provider"], "model": config["model"]})
+        agent.logged_header = header
+
+    def _request(self) -> ModelRequest:
+        agent = self.agent
+        header = agent.logged_header
         agent.calls += 1
         return ModelRequest(
             session_id=agent.id,

@@ -21,8 +21,9 @@ _NOT_STARTED = ("ABORTED_BEFORE_DISPATCH", "Error: the turn was cancelled before
 class ToolRun:
     """Executes the tool calls of one step."""
 
-    def __init__(self, agent: Agent, turn: int, step: int, calls: list[Block]) -> None:
+    def __init__(self, agent: Agent, turn: int, step: int, calls: list[Block], interrupt: Interrupt) -> None:
         self.agent = agent
+        self.interrupt = interrupt
         self.log = agent.log
         self.place = {"turn": turn, "step": step}
         self.calls = calls
@@ -30,7 +31,7 @@ class ToolRun:
         self.started = 0
         self.committed = 0
 
-    async def run(self, interrupt: Interrupt) -> None:
+    async def run(self) -> None:
         """Log all calls, execute them, and commit one result for each, whatever happens."""
         self.rows = [
             self.log.append(
@@ -40,7 +41,7 @@ class ToolRun:
             for call in self.calls
         ]
         try:
-            await interrupt.guard(self._execute_all())
+            await self.interrupt.guard(self._execute_all())
         except Interrupted:
             pass
         finally:
@@ -48,6 +49,7 @@ class ToolRun:
                 self._commit(_cancelled(_ABORTED if self.committed < self.started else _NOT_STARTED))
 
     async def _execute_all(self) -> None:
+        await self.agent.flush()
         slots = asyncio.Semaphore(self.agent.config.parallel_tools)
         numbered = enumerate(self.calls, 1)
         tasks = [asyncio.create_task(self._execute(call, ordinal, slots)) for ordinal, call in numbered]
@@ -62,6 +64,8 @@ class ToolRun:
     async def _execute(self, call: Block, ordinal: int, slots: asyncio.Semaphore) -> ToolResult:
         """Execute one call when its turn comes; the semaphore wakes waiters in the order of the calls."""
         async with slots:
+            if self.interrupt.reason is not None:  # a cancelled call has just left its slot to this one
+                raise Interrupted
             self.started += 1
             context = ToolContext(
                 session_id=self.agent.id,
