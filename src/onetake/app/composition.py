@@ -79,6 +79,12 @@ def load_composition(path: Path, environ: Mapping[str, str]) -> Composition:
     return Composition(path, [row if row.disabled else _interpolated(row, environ) for row in rows], files)
 
 
+def load_uninterpolated(path: Path) -> Composition:
+    """Like `load_composition`, with every `${VAR}` as it is written: for looking at files, not for booting."""
+    files: list[Path] = []
+    return Composition(path, _load_rows(path, files), files)
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The end of an error message about an unknown word: the nearest known one, or all that there are."""
     import difflib

@@ -1,15 +1,16 @@
 """Align two sequences of lines: which were kept, which went, which came.
 
-`difflib` needs minutes for two long logs that differ everywhere, and a red run must explain itself at once. Here a
-common head and tail are cut off, what lies between is anchored on lines that occur once on both sides (the patience
-method), and only small gaps are solved exactly. Large gaps without an anchor count as replaced. The result is always
-a correct alignment, not always a shortest one, in about n log n.
+`difflib` needs minutes for two long logs that differ everywhere, and a red run must explain itself at once.
+Here a common head and tail are cut off, what lies between is anchored on lines that occur once on both sides
+(the patience method), and only small gaps are solved exactly. Large gaps without an anchor count as replaced.
+The result is always a correct alignment, not always a shortest one, in about n log n.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Hashable, Sequence
+from itertools import pairwise
 
 import msgspec
 
@@ -68,8 +69,8 @@ def _align(
     b1: int,
     pairs: list[tuple[int, int]],
 ) -> None:
-    # A work list instead of recursion: nesting can be as deep as the log is long. Parts are pushed in reverse, so
-    # that pairs come out in order.
+    # A work list instead of recursion: nesting can be as deep as the log is long. Parts are pushed in
+    # reverse, so that pairs come out in order.
     work = [(a0, a1, b0, b1)]
     while work:
         a0, a1, b0, b1 = work.pop()
@@ -88,7 +89,7 @@ def _align(
         if anchors:
             bounds = [*anchors, (a1, b1)]
             parts = [(a0, bounds[0][0], b0, bounds[0][1])]
-            parts += [(a, e, b, f) for (a, b), (e, f) in zip(bounds, bounds[1:], strict=False)]
+            parts += [(a, e, b, f) for (a, b), (e, f) in pairwise(bounds)]
             work.extend(reversed(parts))
         elif (a1 - a0) * (b1 - b0) <= _EXACT:
             _exact(old, new, a0, a1, b0, b1, pairs)

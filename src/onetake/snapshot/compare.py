@@ -1,8 +1,8 @@
 """Compare one committed file with what a run gave, and say readably what is different.
 
-The verdict is about bytes (`dt` gaps of packed rows aside: they are timing). The *explanation* is about events: lines
-are aligned, a changed line is taken apart to the first value that differs, and sequence references that moved only
-because an event before them came or went are counted, not shown.
+The verdict is about bytes (`dt` gaps of packed rows aside: they are timing). The *explanation* is about
+events: lines are aligned, a changed line is taken apart to the first value that differs, and sequence
+references that moved only because an event before them came or went are counted, not shown.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def without_gaps(data: bytes) -> bytes:
     """A log without the `dt` values of its packed rows (text that merely contains `"dt"` is escaped JSON)."""
     if b'"dt":[' not in data:
         return data
-    return b"\n".join(_DT.sub(b'"dt":[]', line, count=1) if _ROW.match(line) else line for line in data.split(b"\n"))
+    return b"\n".join(
+        _DT.sub(b'"dt":[]', line, count=1) if _ROW.match(line) else line for line in data.split(b"\n")
+    )
 
 
 def compare(expected: bytes, actual: bytes, file: str) -> Comparison | None:
@@ -101,7 +103,7 @@ def _lines(data: bytes) -> list[bytes]:
 
 
 def _changes(old: Sequence[bytes], new: Sequence[bytes]) -> tuple[list[_Change], int]:
-    """Differences of two JSONL files by event, and the number of lines whose sequence references merely moved."""
+    """Differences of two JSONL files by event, and how many lines have sequence references that moved."""
     old_keys, new_keys = [_event_key(line) for line in old], [_event_key(line) for line in new]
     changes = [change for gap in gaps(old_keys, new_keys) for change in _pair(old, new, gap)]
     numbers = _moves(old_keys, new_keys)
@@ -135,7 +137,10 @@ def _pair(old: Sequence[bytes], new: Sequence[bytes], gap: Gap) -> list[_Change]
     if kinds_old == kinds_new:
         return [_Change(gap.a0 + i, gap.b0 + i) for i in range(len(kinds_old))]
     result, a, b = [], 0, 0
-    for inner in [*gaps(kinds_old, kinds_new), Gap(len(kinds_old), len(kinds_old), len(kinds_new), len(kinds_new))]:
+    for inner in [
+        *gaps(kinds_old, kinds_new),
+        Gap(len(kinds_old), len(kinds_old), len(kinds_new), len(kinds_new)),
+    ]:
         result += [_Change(gap.a0 + a + i, gap.b0 + b + i) for i in range(inner.a0 - a)]
         result += [_Change(gap.a0 + i, None) for i in range(inner.a0, inner.a1)]
         result += [_Change(None, gap.b0 + i) for i in range(inner.b0, inner.b1)]
@@ -249,7 +254,9 @@ def _same(was: Any, now: Any) -> bool:
 
 def _windows(was: str, now: str) -> tuple[str, str]:
     """Both texts around the first character that differs."""
-    start = next((i for i, (a, b) in enumerate(zip(was, now, strict=False)) if a != b), min(len(was), len(now)))
+    start = next(
+        (i for i, (a, b) in enumerate(zip(was, now, strict=False)) if a != b), min(len(was), len(now))
+    )
     lead = max(0, start - WIDTH // 4)
     if max(len(was), len(now)) <= WIDTH:
         lead = 0

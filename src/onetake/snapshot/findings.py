@@ -1,8 +1,8 @@
 """What judging a run yields: differences, problems, and the verdict that holds them.
 
-A *difference* is something that the owner of the suite may accept (the harness changed, and the change is wanted). A
-*problem* is something that nobody may accept by rewriting files: replay left the recording, a file is missing, the
-agent printed where only frames belong. Problems block every write.
+A *difference* is something that the owner of the suite may accept (the harness changed, and the change is
+wanted). A *problem* is something that nobody may accept by rewriting files: replay left the recording, a file
+is missing, the agent printed where only frames belong. Problems block every write.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Verdict(msgspec.Struct, kw_only=True):
     named_pins: set[str] = set()
     """Pin names that the rendered headers carry."""
     written: list[str] = []
-    """Files that record or refresh changed, relative to the scenario's folder (in a dry run: would change)."""
+    """Files of the scenario's folder that record or refresh changed (in a dry run: would change)."""
     changes: list[Difference] = []
     """What record or refresh changed (in a dry run: would change), old against new. No failure."""
 

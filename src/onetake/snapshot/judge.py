@@ -1,4 +1,4 @@
-"""Replay's verdict: what a run left behind against what is committed. See `record` and `refresh` for the other modes.
+"""Replay's verdict: what a run left behind against what is committed. The other modes: `record`, `refresh`.
 
 How the runner calls the judging side (all it needs to know):
 
@@ -11,9 +11,235 @@ How the runner calls the judging side (all it needs to know):
     suite_problems(suite, verdicts)                          # guards.py: only after a full run
     recover(directory)                                       # write.py: first thing of every command
 
-`run_once(mode, scenario, fixture_dir)` is an async callable that drives the agent once and returns its `Harvest`;
-`fixture_dir` is where `session*.jsonl` is read from (input.json, workspace/ and replay.override.json are always read
-from the scenario's own folder).
+`run_once(mode, scenario, fixture_dir)` is an async callable that drives the agent once and returns its
+`Harvest`; `fixture_dir` is where `session*.jsonl` is read from (input.json, workspace/ and
+replay.override.json are always read from the scenario's own folder). The runner owns the harvests: it
+discards them, or keeps them as artifacts.
 """
 
 from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from onetake.snapshot import compare as comparing
+from onetake.snapshot import requests, transcript, workspace
+from onetake.snapshot.findings import Difference, Problem, Verdict
+from onetake.snapshot.harvest import Harvest
+from onetake.snapshot.pins import (
+    Pins,
+    Unpinned,
+    session_index,
+    sidecar_of,
+    with_full_names,
+    write_sidecar,
+)
+from onetake.snapshot.render import Rendered, render
+from onetake.snapshot.select import exact_expression
+from onetake.snapshot.suite import Scenario, Suite
+
+VIOLATION_GUARDS = frozenset({"extra-call", "unbound-session", "unknown-token", "no-match"})
+"""Kinds of violation lines that are guards of their own; any other kind counts as `violation`."""
+
+
+def judge(harvest: Harvest, scenario: Scenario, suite: Suite, pins: Pins) -> Verdict:
+    """Compare a replayed run with the scenario's files. Raises `UsageError` for unusable rules."""
+    committed = read_committed(scenario.dir)
+    rendered = render(harvest, scenario, suite, pins, committed)
+    verdict = Verdict(
+        scenario=scenario.name,
+        problems=harvest_problems(harvest, suite, scenario) + rendered.problems,
+        used_rules=rendered.used_rules,
+        named_pins=rendered.named_pins,
+    )
+    verdict.differences = differences(committed, rendered.files, scenario, suite, pins)
+    for unpinned in rendered.unpinned:
+        if unpinned.committed is None:
+            verdict.problems.append(unpinned_problem(unpinned, scenario, suite))
+        else:
+            verdict.differences.append(_pin_difference(unpinned, scenario, suite))
+    return verdict
+
+
+def read_committed(directory: Path) -> dict[str, bytes]:
+    """The files of a scenario that are fixtures or expected outputs (file name -> bytes)."""
+    return {
+        path.name: path.read_bytes()
+        for path in sorted(directory.iterdir())
+        if surface_of(path.name) is not None and path.is_file()
+    }
+
+
+def surface_of(file: str) -> str | None:
+    """The surface that a file of a scenario belongs to; None for files that no run gives."""
+    if session_index(file) is not None:
+        return "log"
+    if sidecar_of(file) is not None:
+        return "pins"
+    return {requests.FILE: "requests", transcript.FILE: "stdout", workspace.FILE: "workspace"}.get(file)
+
+
+def is_compared(surface: str, scenario: Scenario, suite: Suite) -> bool:
+    """Whether a scenario compares a surface; pins matter where headers are seen at all."""
+    surfaces = suite.surfaces(scenario)
+    return surface in surfaces or (surface == "pins" and ("requests" in surfaces or "log" in surfaces))
+
+
+def differences(
+    committed: Mapping[str, bytes],
+    rendered: Mapping[str, bytes],
+    scenario: Scenario,
+    suite: Suite,
+    pins: Pins,
+) -> list[Difference]:
+    """Every file of a compared surface that differs, surfaces in reading order."""
+    order = ("pins", "stdout", "requests", "log", "workspace")
+    files = [(surface_of(name), name) for name in {*committed, *rendered}]
+    chosen = [(s, n) for s, n in files if s is not None and is_compared(s, scenario, suite)]
+    found = []
+    for surface, name in sorted(chosen, key=lambda item: (order.index(item[0]), item[1])):
+        old, new = committed.get(name), rendered.get(name)
+        if old is not None:
+            old = with_full_names(old, pins)
+        comparison = compare_file(old, new, name)
+        if comparison is not None:
+            found.append(
+                Difference(
+                    scenario=scenario.name,
+                    surface=surface,
+                    file=f"{scenario.name}/{name}",
+                    message=comparison.message,
+                    diff=comparison.diff,
+                    accept=command("refresh", suite, scenario.name),
+                    cause=f"{surface}:{comparison.cause}" if comparison.cause else "",
+                )
+            )
+    return found
+
+
+def compare_file(old: bytes | None, new: bytes | None, name: str) -> comparing.Comparison | None:
+    """Compare two states of a file, either of which may be absent."""
+    if old is None:
+        return None if new is None else comparing.missing(new, name)
+    return comparing.surplus(old, name) if new is None else comparing.compare(old, new, name)
+
+
+def command(mode: str, suite: Suite, scenario: str) -> str:
+    """The command that runs this scenario, and no other, in a mode."""
+    path = os.path.relpath(suite.dir)
+    shown = path if len(path) <= len(str(suite.dir)) else str(suite.dir)
+    return f"onetake {mode} {shown} -k {exact_expression(scenario, suite.scenarios)}"
+
+
+def harvest_problems(harvest: Harvest, suite: Suite, scenario: Scenario) -> list[Problem]:
+    """What went wrong in the run itself, before any file is looked at."""
+    found = []
+    if harvest.error is not None:
+        found.append(
+            Problem(
+                guard="drive",
+                scenario=scenario.name,
+                message=harvest.error,
+                exit_code=max(1, harvest.error_exit),
+            )
+        )
+    for violation in harvest.violations:
+        kind = str(violation.get("kind"))
+        found.append(
+            Problem(
+                guard=kind if kind in VIOLATION_GUARDS else "violation",
+                scenario=scenario.name,
+                message=_violation_text(violation, harvest),
+                remedy="if the agent is right to ask for more, record the scenario again: "
+                + command("record", suite, scenario.name),
+            )
+        )
+    if not harvest.violations:
+        # A run that left the recording stops early; its leftovers would only repeat that.
+        found += [
+            Problem(
+                guard="leftover",
+                scenario=scenario.name,
+                file=f"{scenario.name}/{leftover.fixture}",
+                message=f"{leftover.recorded} model calls are recorded, and the agent made {leftover.made}",
+                remedy="if the agent is right to ask for less, record the scenario again: "
+                + command("record", suite, scenario.name),
+            )
+            for leftover in harvest.leftovers
+        ]
+    return found
+
+
+def _violation_text(violation: Mapping[str, object], harvest: Harvest) -> str:
+    session = str(violation.get("session"))
+    index = harvest.bindings.get(session)
+    place = f"session {index}" if index is not None else f"session {session}"
+    text = f"{violation.get('message')} ({violation.get('kind')}: {place}, call {violation.get('call')}"
+    nearest = violation.get("nearest")
+    return f"{text}; nearest recorded: {nearest})" if nearest not in (None, "") else f"{text})"
+
+
+def unpinned_problem(unpinned: Unpinned, scenario: Scenario, suite: Suite) -> Problem:
+    """A header that no pin holds, with the way out."""
+    what = "system prompt" if unpinned.kind == "system" else "set of tool schemas"
+    if unpinned.committed is not None:
+        pin = unpinned.committed.scenario
+        remedy = (
+            f"refresh the pin first: {command('refresh', suite, pin)}; if this scenario's {what} is meant to "
+        )
+        remedy += (
+            f"differ from it, make this scenario a pin: pins_header = true in [scenarios.{scenario.name}]"
+        )
+    else:
+        remedy = f"make this scenario a pin: pins_header = true in [scenarios.{scenario.name}]"
+    return Problem(
+        guard="unpinned-header",
+        scenario=scenario.name,
+        surface="pins",
+        message=f"no pin of the suite holds the {what} that this run sent{_against_pin(unpinned)}",
+        remedy=remedy,
+    )
+
+
+def _against_pin(unpinned: Unpinned) -> str:
+    pin = unpinned.committed
+    if pin is None:
+        return ""
+    comparison = _compare_with_pin(unpinned)
+    return f"; against {pin.file}:\n{comparison.message}" if comparison is not None else ""
+
+
+def _compare_with_pin(unpinned: Unpinned) -> comparing.Comparison | None:
+    pin = unpinned.committed
+    assert pin is not None
+    old, new = write_sidecar(pin.kind, pin.value), write_sidecar(pin.kind, unpinned.value)
+    return comparing.compare(old, new, pin.file)
+
+
+def _pin_difference(unpinned: Unpinned, scenario: Scenario, suite: Suite) -> Difference:
+    """A live header that is not what the named sidecar says: the same cause as in the pin itself."""
+    pin = unpinned.committed
+    comparison = _compare_with_pin(unpinned)
+    assert pin is not None and comparison is not None, "an unpinned text equals no pin"
+    return Difference(
+        scenario=scenario.name,
+        surface="pins",
+        file=pin.file,
+        message=comparison.message,
+        diff=comparison.diff,
+        accept=command("refresh", suite, pin.scenario),
+        cause=f"pins:{comparison.cause}",
+    )
+
+
+def apply_to(verdict: Verdict, rendered: Rendered) -> None:
+    """Take over what rendering found out."""
+    verdict.problems += rendered.problems
+    verdict.used_rules |= rendered.used_rules
+    verdict.named_pins |= rendered.named_pins
+
+
+def stale(committed: Iterable[str], rendered: Mapping[str, bytes]) -> list[str]:
+    """Committed fixtures and expected files that a run no longer gives."""
+    return [name for name in committed if name not in rendered]

@@ -1,8 +1,9 @@
 """Secrets never reach a committed file: what is refused at write time.
 
-A recording is made with a real key in the environment, and the agent, its tools and the model can each print it. So
-every file is searched before it is written, in every spelling that it can hide in: raw, JSON-escaped, and cut into the
-fragments of a packed row. Ids that providers hand out for tool calls (`call_...`, `toolu_...`) are no secrets.
+A recording is made with a real key in the environment, and the agent, its tools and the model can each print
+it. So every file is searched before it is written, in every spelling that it can hide in: raw, JSON-escaped,
+and cut into the fragments of a packed row. Ids that providers hand out for tool calls (`call_...`,
+`toolu_...`) are no secrets.
 """
 
 from __future__ import annotations
@@ -28,12 +29,18 @@ _VALUE = r"[A-Za-z0-9._~+/=-]"
 _SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("API key (sk-...)", re.compile(r"(?<![A-Za-z0-9])(?:sk|pk|rk)[-_](?:[a-z]+[-_])*[A-Za-z0-9_-]{20,}")),
     ("AWS access key", re.compile(r"(?<![A-Z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Z0-9])")),
-    ("GitHub token", re.compile(r"(?<![A-Za-z0-9])(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,})")),
+    (
+        "GitHub token",
+        re.compile(r"(?<![A-Za-z0-9])(?:gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,})"),
+    ),
     ("GitLab token", re.compile(r"(?<![A-Za-z0-9])glpat-[A-Za-z0-9_-]{20,}")),
     ("Slack token", re.compile(r"(?<![A-Za-z0-9])xox[abeoprs]-[A-Za-z0-9-]{10,}")),
     ("Google API key", re.compile(r"(?<![A-Za-z0-9])AIza[A-Za-z0-9_-]{30,}")),
     ("Hugging Face token", re.compile(r"(?<![A-Za-z0-9])hf_[A-Za-z0-9]{30,}")),
-    ("package registry token", re.compile(r"(?<![A-Za-z0-9])(?:npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{50,})")),
+    (
+        "package registry token",
+        re.compile(r"(?<![A-Za-z0-9])(?:npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{50,})"),
+    ),
     ("private key", re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")),
     (
         "JSON web token",
@@ -42,13 +49,18 @@ _SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("bearer token", re.compile(rf"(?i:bearer)\s+(?=[^\s\"'\\]*[0-9]){_VALUE}{{16,}}")),
     (
         "authorization header",
-        re.compile(rf"(?i:(?:proxy-)?authorization){_Q}\s*[:=,]\s*{_Q}(?i:basic|token|digest|apikey)\s+{_VALUE}{{8,}}"),
+        re.compile(
+            rf"(?i:(?:proxy-)?authorization){_Q}\s*[:=,]\s*{_Q}(?i:basic|token|digest|apikey)\s+{_VALUE}{{8,}}"
+        ),
     ),
     (
         "authentication header",
         re.compile(rf"(?i:x-api-key|api-key|x-auth-token|x-goog-api-key){_Q}\s*[:=,]\s*{_Q}{_VALUE}{{12,}}"),
     ),
-    ("cookie", re.compile(rf"(?i:set-cookie|(?<![a-z-])cookie){_Q}\s*[:=]\s*{_Q}[A-Za-z0-9_.-]+={_VALUE}{{8,}}")),
+    (
+        "cookie",
+        re.compile(rf"(?i:set-cookie|(?<![a-z-])cookie){_Q}\s*[:=]\s*{_Q}[A-Za-z0-9_.-]+={_VALUE}{{8,}}"),
+    ),
     (
         "key in a URL",
         re.compile(rf"[?&](?i:api_?key|access_?token|auth_?token|token|key|secret|sig)={_VALUE}{{12,}}"),

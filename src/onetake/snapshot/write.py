@@ -5,10 +5,10 @@
     renames, deletions       the staged files move over the old ones
     .pending/ removed        done
 
-A process that dies before the commit leaves the old bytes (the next command discards the stage); one that dies after
-it leaves a mix only until the next command, which rolls forward. Renaming is idempotent, so a crash in the middle of
-rolling forward is no different. A lock on the folder keeps a second command from taking a stage that is being written
-for one that was left behind.
+A process that dies before the commit leaves the old bytes (the next command discards the stage); one that
+dies after it leaves a mix only until the next command, which rolls forward. Renaming is idempotent, so a
+crash in the middle of rolling forward is no different. A lock on the folder keeps a second command from
+taking a stage that is being written for one that was left behind.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
 def write_files(directory: Path, files: Mapping[str, bytes | None]) -> list[str]:
     """Give each named file of `directory` its new bytes, or remove it for None: all of them or none.
 
-    Files that already have these bytes are not touched. Returns the names that changed, sorted. Names are plain
-    file names; OSErrors pass through, and then the old bytes are in place or the next `recover` completes the write.
+    Files that already have these bytes are not touched. Returns the names that changed, sorted. Names are
+    plain file names; OSErrors pass through, and then the old bytes are in place or the next `recover`
+    completes the write.
     """
     with _locked(directory):
         _recover(directory)
@@ -53,8 +54,8 @@ def write_files(directory: Path, files: Mapping[str, bytes | None]) -> list[str]
 def recover(directory: Path) -> str | None:
     """Finish or discard what a killed command left in `directory`.
 
-    Returns "completed" (its commit was there), "discarded" (it was not), or None when nothing was left. Raises
-    `UsageError` when the manifest is damaged.
+    Returns "completed" (its commit was there), "discarded" (it was not), or None when nothing was left.
+    Raises `UsageError` when the manifest is damaged.
     """
     if not (directory / PENDING).exists():
         return None
@@ -107,7 +108,7 @@ def _roll_forward(directory: Path) -> None:
             continue  # an earlier attempt moved it
         if hashlib.sha256(data).hexdigest() != digest:
             raise UsageError(
-                f"{staged}: does not hold what {MANIFEST} committed; remove {pending} and run the command again"
+                f"{staged}: does not hold what {MANIFEST} committed; remove {pending} and run it again"
             )
         staged.rename(directory / name)
     for name in manifest.delete:

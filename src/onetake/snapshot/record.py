@@ -1,0 +1,148 @@
+"""Record: ask the real model once, and keep the answer only if replaying it gives the same run.
+
+A recording that cannot be replayed is worse than none, because it is red (or green) for reasons of its own.
+So the model input comes from the live run, and every expected file from the first of two keyless replays of
+it. The live run, the first and the second replay must agree. Where they do not, the recording is refused and
+the difference is shown: it is nondeterminism to fence, a value to `mint`, or a bug.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from onetake.fixture.gaps import keep_gaps
+from onetake.snapshot.commit import commit, secret_problems
+from onetake.snapshot.findings import Difference, Problem, Verdict
+from onetake.snapshot.judge import (
+    apply_to,
+    command,
+    differences,
+    harvest_problems,
+    read_committed,
+    unpinned_problem,
+)
+from onetake.snapshot.mode import refuse_in_ci
+from onetake.snapshot.pins import Pins, load_pins, session_index
+from onetake.snapshot.refresh import RunOnce
+from onetake.snapshot.render import Rendered, render
+from onetake.snapshot.static import overlay_problems
+from onetake.snapshot.suite import Scenario, Suite
+
+REMEDY = "nothing was written: fence what varies, cover the value with a `mint` rule, or report a bug"
+
+
+async def record_scenario(
+    run_once: RunOnce,
+    scenario: Scenario,
+    suite: Suite,
+    *,
+    environ: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+    pins: Pins | None = None,
+) -> Verdict:
+    """Record one scenario. A red verdict means that nothing was written.
+
+    `pins` replaces the committed pins. Raises `UsageError` when `CI` is set, and for input that cannot be
+    used.
+    """
+    environ = os.environ if environ is None else environ
+    refuse_in_ci("record", environ)
+    if not scenario.recorded:
+        return Verdict(scenario=scenario.name, problems=[_authored(scenario, suite)])
+    recording = _Recording(run_once, scenario, suite, pins or load_pins(suite), environ)
+    verdict = recording.verdict
+    model_input = await recording.live()
+    if verdict.ok:
+        with tempfile.TemporaryDirectory(prefix="onetake-record-") as folder:
+            files = await recording.verified(model_input, Path(folder))
+        if verdict.ok:
+            commit(verdict, recording.committed, files, scenario, suite, environ, dry_run=dry_run)
+    return verdict
+
+
+class _Recording:
+    """The runs of one recording, and what was found in them."""
+
+    def __init__(
+        self, run_once: RunOnce, scenario: Scenario, suite: Suite, pins: Pins, environ: Mapping[str, str]
+    ) -> None:
+        self.verdict = Verdict(scenario=scenario.name)
+        self.committed = read_committed(scenario.dir)
+        self._run_once = run_once
+        self._scenario = scenario
+        self._suite = suite
+        self._pins = pins
+        self._environ = environ
+        self._live: Rendered | None = None
+
+    async def live(self) -> dict[str, bytes]:
+        """Ask the model; the fixtures that hold what it said."""
+        plain, self._live = await self._run("record", self._scenario.dir)
+        model_input = {name: data for name, data in plain.files.items() if session_index(name) is not None}
+        if not model_input:
+            self.verdict.problems.append(_no_log(self._scenario))
+        self.verdict.problems += overlay_problems(self._suite, self._scenario)
+        self.verdict.problems += secret_problems(plain.files, self._scenario, self._suite, self._environ)
+        return model_input
+
+    async def verified(self, model_input: Mapping[str, bytes], folder: Path) -> dict[str, bytes]:
+        """Every file of the scenario, from the first of two replays that must agree with the live run."""
+        for name, data in model_input.items():
+            (folder / name).write_bytes(data)
+        first, joined = await self._run("replay", folder)
+        assert self._live is not None
+        if self.verdict.ok:
+            self._agree(self._live, joined, "the live run (-) and its replay (+) disagree")
+        if self.verdict.ok:
+            second, _ = await self._run("replay", folder)
+            self._agree(first, second, "two replays of this recording disagree")
+        return {
+            name: keep_gaps(model_input[name], data) if name in model_input else data
+            for name, data in first.files.items()
+        }
+
+    async def _run(self, mode: str, folder: Path) -> tuple[Rendered, Rendered]:
+        """One run, rendered as it is and with streamed frames joined."""
+        scenario, suite = self._scenario, self._suite
+        harvest = await self._run_once(mode, scenario, folder)
+        plain = render(harvest, scenario, suite, self._pins, self.committed)
+        joined = render(harvest, scenario, suite, self._pins, self.committed, joined=True)
+        self.verdict.problems += harvest_problems(harvest, suite, scenario)
+        apply_to(self.verdict, plain)
+        self.verdict.problems += [unpinned_problem(found, scenario, suite) for found in plain.unpinned]
+        return plain, joined
+
+    def _agree(self, one: Rendered, other: Rendered, what: str) -> None:
+        self.verdict.differences += [
+            Difference(
+                scenario=found.scenario,
+                surface=found.surface,
+                file=found.file,
+                message=f"{what}; {found.message}",
+                diff=found.diff,
+                accept=REMEDY,
+            )
+            for found in differences(one.files, other.files, self._scenario, self._suite, self._pins)
+        ]
+
+
+def _authored(scenario: Scenario, suite: Suite) -> Problem:
+    return Problem(
+        guard="authored",
+        scenario=scenario.name,
+        message="the scenario is authored (recorded = false, overridden or model_turn = false)",
+        remedy=f"its harness output is written by {command('refresh', suite, scenario.name)}",
+        exit_code=2,
+    )
+
+
+def _no_log(scenario: Scenario) -> Problem:
+    return Problem(
+        guard="no-log",
+        scenario=scenario.name,
+        message="the live run left no session log, so there is no model input to keep",
+        remedy="set model_turn = false if the script calls no model; else check the agent's session store",
+    )

@@ -1,0 +1,185 @@
+"""Find everything that `check` can look at: suites, and session logs wherever they lie in a repository.
+
+A fixture that was copied out of its suite, or that another tool keeps, is still a recording somebody relies
+on. So logs are found by what they are (their first line is a session header) and not by where they are. Paths
+that git ignores, and `exclude` patterns of `[tool.onetake]` in pyproject.toml, are left out.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import subprocess
+import tomllib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from onetake import jsontext
+from onetake.errors import UsageError
+from onetake.fixture.check import fixture_faults
+from onetake.snapshot.findings import Problem
+from onetake.snapshot.pins import session_index
+from onetake.snapshot.secrets import find_secrets
+from onetake.snapshot.static import FAULT_GUARDS, static_problems
+from onetake.snapshot.suite import SUITE_FILE, load_suite
+from onetake.snapshot.write import PENDING, recover
+
+_HEAD = 65536
+"""Bytes within which a session header has to end."""
+_SKIPPED = frozenset({".git", ".hg", "node_modules", "__pycache__", ".venv", "venv", ".onetake", PENDING})
+
+
+class Finding(list[Problem]):
+    """The problems of a check, and what was looked at."""
+
+    suites = 0
+    logs = 0
+
+
+def check_paths(paths: Sequence[Path]) -> Finding:
+    """Check every suite and every session log under some paths.
+
+    Finishes first what a killed command left half written. Raises `UsageError` for a path that does not
+    exist, and when there is nothing to check.
+    """
+    found = Finding()
+    files = [file for path in paths for file in repository_files(path)]
+    in_suites: set[Path] = set()
+    for file in files:
+        if file.name == SUITE_FILE:
+            found.suites += 1
+            in_suites.add(file.parent.resolve())
+            found += _check_suite(file)
+    logs = [file for file in files if file.suffix == ".jsonl" and is_session_log(file)]
+    found.logs = len(logs)
+    outside = [log for log in logs if not in_suites.intersection(log.resolve().parents)]
+    for group in _by_scenario(outside):
+        found += _check_logs(group)
+    if not found.suites and not logs:
+        shown = ", ".join(str(path) for path in paths)
+        raise UsageError(
+            f"{shown}: neither a {SUITE_FILE} nor a session log was found, so nothing was checked"
+        )
+    return found
+
+
+def repository_files(path: Path) -> list[Path]:
+    """The repository's files under a path, sorted. Raises `UsageError` when the path does not exist."""
+    if not path.exists():
+        raise UsageError(f"{path}: does not exist")
+    if path.is_file():
+        return [path]
+    listed = _git_files(path)
+    files = sorted(listed if listed is not None else _walk(path))
+    patterns = _excluded(path)
+    if not patterns:
+        return files
+    root, globs = patterns
+    return [file for file in files if not _matches(file, root, globs)]
+
+
+def is_session_log(path: Path) -> bool:
+    """Whether a file begins with a session header."""
+    try:
+        with path.open("rb") as file:
+            line, newline, _ = file.read(_HEAD).partition(b"\n")
+    except OSError:
+        return False
+    if not newline or b'"session"' not in line:
+        return False
+    try:
+        header = jsontext.loads(line)
+    except ValueError:
+        return False
+    return isinstance(header, dict) and header.get("type") == "session" and isinstance(header.get("id"), str)
+
+
+def _git_files(path: Path) -> list[Path] | None:
+    """What git tracks or would track under a path; None outside a work tree or without git."""
+    command = ["git", "-C", str(path), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        listed = subprocess.run(command, capture_output=True, check=False)
+    except OSError:
+        return None
+    if listed.returncode != 0:
+        return None
+    names = {os.fsdecode(name) for name in listed.stdout.split(b"\0") if name}
+    return [file for name in names if (file := path / name).is_file()]
+
+
+def _walk(path: Path) -> Iterator[Path]:
+    for folder, folders, files in os.walk(path):
+        folders[:] = [name for name in folders if name not in _SKIPPED]
+        yield from (Path(folder) / name for name in files)
+
+
+def _excluded(path: Path) -> tuple[Path, list[str]] | None:
+    """The nearest pyproject.toml above with `[tool.onetake] exclude`: its folder and its patterns."""
+    for folder in [path.resolve(), *path.resolve().parents]:
+        file = folder / "pyproject.toml"
+        if not file.is_file():
+            continue
+        try:
+            table = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("onetake")
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise UsageError(f"{file}: {error}") from error
+        if isinstance(table, dict):
+            patterns = table.get("exclude", [])
+            if not isinstance(patterns, list) or not all(isinstance(item, str) for item in patterns):
+                raise UsageError(f"{file}: [tool.onetake] exclude: expected a list of patterns")
+            return folder, patterns
+    return None
+
+
+def _matches(file: Path, root: Path, patterns: Iterable[str]) -> bool:
+    """Whether a pattern names the file or a folder above it, relative to pyproject.toml."""
+    resolved = file.resolve()
+    if not resolved.is_relative_to(root):
+        return False
+    relative = resolved.relative_to(root)
+    names = [str(relative), *(str(parent) for parent in relative.parents if str(parent) != ".")]
+    return any(fnmatch.fnmatchcase(name, pattern.rstrip("/")) for name in names for pattern in patterns)
+
+
+def _check_suite(file: Path) -> list[Problem]:
+    try:
+        suite = load_suite(file)
+        for scenario in suite.scenarios.values():
+            recover(scenario.dir)
+        problems = static_problems(suite)
+    except UsageError as error:
+        return [Problem(guard="unreadable", file=str(file), message=str(error), exit_code=2)]
+    return [_placed(problem, file.parent) for problem in problems]
+
+
+def _placed(problem: Problem, folder: Path) -> Problem:
+    """The problem with its file as seen from where the command runs."""
+    import msgspec
+
+    return msgspec.structs.replace(problem, file=str(folder / problem.file)) if problem.file else problem
+
+
+def _by_scenario(logs: Iterable[Path]) -> list[list[Path]]:
+    """Logs in groups that share their tokens: session.jsonl with its children; any other log by itself."""
+    groups: dict[Path, list[Path]] = {}
+    for log in logs:
+        key = log.parent if session_index(log.name) is not None else log
+        groups.setdefault(key, []).append(log)
+    return [sorted(group, key=lambda log: session_index(log.name) or 0) for group in groups.values()]
+
+
+def _check_logs(logs: Sequence[Path]) -> list[Problem]:
+    files = [(str(log), log.read_bytes()) for log in logs]
+    remedy = "rewrite it with `onetake migrate`, or exclude it: [tool.onetake] exclude in pyproject.toml"
+    try:
+        faults = fixture_faults(files)
+    except UsageError as error:
+        return [Problem(guard="unreadable", file=files[0][0], message=str(error), remedy=remedy, exit_code=2)]
+    found = [
+        Problem(guard=FAULT_GUARDS[fault.kind], file=fault.file, message=fault.message, remedy=remedy)
+        for fault in faults
+    ]
+    return found + [
+        Problem(guard="secret", file=secret.file, message=f"holds a secret: {secret.text()}", exit_code=2)
+        for secret in find_secrets(dict(files), {})
+    ]
