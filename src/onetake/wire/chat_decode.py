@@ -160,7 +160,7 @@ class ChunkDecoder:
         function = (call.get("function") or {}) if isinstance(call, dict) else None
         if not isinstance(function, dict):
             raise WireError("a tool call is not an object with a function")
-        call_id, name = _text_of(call, "id"), _text_of(function, "name")
+        call_id, name, piece = _text_of(call, "id"), _text_of(function, "name"), _text_of(function, "arguments")
         number = call.get("index")
         if (
             number is None
@@ -173,7 +173,6 @@ class ChunkDecoder:
             block = self._calls[number] = self._open("tool-call", chunks)
             block.call_id = call_id or self._new_call_id()
         block.name = block.name or name
-        piece = _text_of(function, "arguments")
         block.pieces.append(piece)
         delta: Chunk = {"type": "tool-call-delta", "index": block.index, "id": block.call_id}
         if block.name:
