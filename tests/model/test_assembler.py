@@ -239,9 +239,8 @@ def test_has_content() -> None:
 
 
 def test_memory_is_bounded_by_the_indices() -> None:
-    assembler = assembled(
-        *(text(0, "") for _ in range(1000)), end(0, TEXT), *(text(0, "late") for _ in range(9))
-    )
+    late = (text(0, "late") for _ in range(9))
+    assembler = assembled(*(text(0, "") for _ in range(1000)), end(0, TEXT), *late)
     assert [part.pieces for part in assembler._order] == [[]]
 
 
@@ -276,8 +275,6 @@ def test_generate_gives_the_whole_outcome() -> None:
 
 
 def _chunks(event: dict[str, Any]) -> list[dict[str, Any]]:
-    late = (text(0, "late") for _ in range(9))
-    assembler = assembled(*(text(0, "") for _ in range(1000)), end(0, TEXT), *late)
     data = event.get("data")
     if event["type"] == "assistant/chunk":
         return [data["chunk"]] if "chunk" in data else []
