@@ -7,7 +7,7 @@ read, with the file and the place, and not met (or worse, ignored) in the middle
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
@@ -173,6 +173,7 @@ LogStep = (
 )
 """Ops that wait for something in the session log; `check` refuses them for agents without one."""
 
+_OPS = [op.__struct_config__.tag for op in get_args(Step)]
 _decoder = msgspec.json.Decoder(Script)
 
 
@@ -185,7 +186,8 @@ def load_script(path: Path) -> Script:
     try:
         script = _decoder.decode(raw)
     except msgspec.DecodeError as error:
-        raise UsageError(f"{path}: {error}") from error
+        known = f"; known ops: {', '.join(_OPS)}" if str(error).endswith(".op`") else ""
+        raise UsageError(f"{path}: {error}{known}") from error
     if not script.steps:
         raise UsageError(f"{path}: `steps` is empty, so the scenario would test nothing")
     return script

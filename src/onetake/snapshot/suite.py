@@ -11,6 +11,7 @@ import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -225,11 +226,26 @@ def _decode_settings(path: Path) -> Settings:
     except OSError as error:
         raise UsageError(f"{path}: cannot read the suite: {error.strerror}") from error
     try:
-        settings = msgspec.convert(tomllib.loads(raw.decode("utf-8")), Settings)
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        tables = tomllib.loads(raw.decode("utf-8"))
+    except ValueError as error:
         raise UsageError(f"{path}: {error}") from error
+    try:
+        settings = msgspec.convert(tables, Settings)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"{path}: {_faulty_scenario(tables) or error}") from error
     _validate(path, settings)
     return settings
+
+
+def _faulty_scenario(tables: dict[str, Any]) -> str | None:
+    """The fault of the first scenario that has one, with its name (which msgspec's own path lacks)."""
+    scenarios = tables.get("scenarios")
+    for name, table in scenarios.items() if isinstance(scenarios, dict) else ():
+        try:
+            msgspec.convert(table, ScenarioSettings)
+        except msgspec.ValidationError as error:
+            return f"[scenarios.{name}]: {error}"
+    return None
 
 
 def _validate(path: Path, settings: Settings) -> None:
