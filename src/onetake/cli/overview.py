@@ -57,11 +57,11 @@ def _lines(event: Event) -> Iterator[str]:
         source = _at(data, "source", "kind")
         yield from _blocks("    ", data, "user" if source == "user" else str(source))
     elif kind == "assistant/message":
-        yield from _blocks("    ", _at(data, "message"), "text")
+        yield from _blocks("    ", _at(data, "message") or data, "text")
         if _at(data, "interrupted") is True:
             yield "    interrupted"
     elif kind == "tool/result":
-        yield from _blocks("    ", _at(data, "message"), "result")
+        yield from _blocks("    ", _at(data, "message") or data, "result")
     elif kind == "assistant/chunk":
         failure = _at(data, "chunk", "reason", "failure")
         if failure is not None:

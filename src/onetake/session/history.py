@@ -76,7 +76,7 @@ def _message(event: Event) -> Message:
     if event["type"] != USER_MESSAGE:
         message = data.get("message") if isinstance(data, dict) else None
     if not isinstance(message, dict):
-        raise _misfit(event, "it holds no message")
+        raise _misfit(event, "its data is not, or does not hold, a message")
     copy: Message = jsontext.clone(message)
     return copy
 

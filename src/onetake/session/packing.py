@@ -242,7 +242,7 @@ def check_row(row: Record, seq: int) -> int:
         raise PackingError(f"{kind}: data.dt is not a list of integers")
     if len(gaps) != len(fragments) - 1:
         raise PackingError(
-            f"{kind}: {len(fragments)} fragments need {len(fragments) - 1} gaps in data.dt, not {len(gaps)}"
+            f"{kind}: {len(fragments)} fragments need {len(fragments) - 1} gaps in dt, not {len(gaps)}"
         )
     _check_envelope(row, seq, gaps)
     return len(fragments)

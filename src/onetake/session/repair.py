@@ -38,8 +38,8 @@ class Closing(NamedTuple):
 
 
 class _Call(NamedTuple):
-    turn: int
-    step: int
+    turn: Any
+    step: Any
     event: Event
     started: bool
 
@@ -53,8 +53,8 @@ def close_interrupted(events: Sequence[Event], *, make_id: Callable[[], str] = n
     closing = [_result(call_id, call, make_id()) for call_id, call in _open_calls(tail)]
     step = _open(tail, STEP_START, STEP_END)
     if step is not None:
-        closing.append(Closing(STEP_END, {"turn": step["data"]["turn"], "step": step["data"]["step"]}))
-    closing.append(Closing(TURN_END, {"turn": turn["data"]["turn"], "reason": {"kind": "interrupted"}}))
+        closing.append(Closing(STEP_END, {"turn": _at(step, "data", "turn"), "step": _at(step, "data", "step")}))
+    closing.append(Closing(TURN_END, {"turn": _at(turn, "data", "turn"), "reason": {"kind": "interrupted"}}))
     return closing
 
 
@@ -72,16 +72,24 @@ def _open_calls(events: Iterable[Event]) -> list[tuple[str, _Call]]:
     """Return the calls without a result, in the order in which the model made them."""
     calls: dict[str, _Call] = {}
     for event in events:
-        data = event["data"]
+        turn, step = _at(event, "data", "turn"), _at(event, "data", "step")
         if event["type"] == ASSISTANT_MESSAGE:
-            for block in data["message"]["content"]:
-                if block["type"] == "tool-call":
-                    calls[block["id"]] = _Call(data["turn"], data["step"], event, started=False)
+            content = _at(event, "data", "message", "content")
+            for block in content if isinstance(content, list) else ():
+                if _at(block, "type") == "tool-call":
+                    calls[str(_at(block, "id"))] = _Call(turn, step, event, started=False)
         elif event["type"] == TOOL_CALL:
-            calls[data["callId"]] = _Call(data["turn"], data["step"], event, started=True)
+            calls[str(_at(event, "data", "callId"))] = _Call(turn, step, event, started=True)
         elif event["type"] == TOOL_RESULT:
-            calls.pop(data["message"]["source"]["callId"], None)
+            calls.pop(str(_at(event, "data", "message", "source", "callId")), None)
     return list(calls.items())
+
+
+def _at(value: Any, *keys: str) -> Any:
+    """Look into a payload, which nobody has checked."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
 
 
 def _result(call_id: str, call: _Call, message_id: str) -> Closing:

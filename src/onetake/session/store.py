@@ -20,6 +20,7 @@ from onetake.session import frames
 from onetake.session.appendfile import AppendFile
 from onetake.session.events import Event, Header, unresumable_types
 from onetake.session.frames import TornTail
+from onetake.session.history import HistoryError
 from onetake.session.jsonl import LogFile, parse_log, read_log
 from onetake.session.log import SessionLog
 from onetake.session.repair import close_interrupted
@@ -86,6 +87,7 @@ class SessionStore:
         try:
             loaded, durable = _load(path)
             _check_resumable(path, loaded.log)
+            repairs = close_interrupted(loaded.log.events)
             torn_copy = file.cut(durable)
         except BaseException:
             file.close()
@@ -98,7 +100,7 @@ class SessionStore:
                 source_event_seqs=closing.source_event_seqs,
                 surface_op=closing.surface_op,
             )
-            for closing in close_interrupted(loaded.log.events)
+            for closing in repairs
         ]
         return ResumedLog(path, loaded.log, writer, loaded.torn, torn_copy, repaired)
 
@@ -143,6 +145,10 @@ def _load(path: Path) -> tuple[LoadedLog, int]:
 
 
 def _check_resumable(path: Path, log: SessionLog) -> None:
+    try:
+        log.messages()
+    except HistoryError as error:
+        raise UsageError(f"{path}: cannot be resumed: {error}") from None
     unknown = unresumable_types(log.events)
     if unknown:
         raise UsageError(

@@ -1,0 +1,215 @@
+"""Logs as bytes: nothing is lost, and what is malformed is refused with its place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from onetake.errors import UsageError
+from onetake.session.frames import compress
+from onetake.session.jsonl import encode_log, read_log, rewrite
+from tests.session.make import delta, header
+
+HEADER = b'{"type":"session","version":0,"id":"s-1","createdAt":0,"delegationDepth":0}\n'
+
+
+def row(texts: str, extra: str = "") -> bytes:
+    """Return the line of a projected row of three members."""
+    return f'{{"type":"text-chunks",{extra}"data":{{"turn":1,"step":1,"index":0,"dt":[1,2],"texts":{texts}}}}}'.encode()
+
+
+def chunk(text: str) -> bytes:
+    """Return the line of a projected text delta whose text is spelled `text`."""
+    data = f'{{"turn":1,"step":1,"chunk":{{"type":"text-delta","index":0,"text":{text}}}}}'
+    return f'{{"type":"assistant/chunk","data":{data}}}'.encode()
+
+
+def lines(*parts: bytes) -> bytes:
+    """Return a log of the given lines behind the usual header."""
+    return HEADER + b"".join(part + b"\n" for part in parts)
+
+
+def corpus_logs(shared_dir: Path) -> list[Path]:
+    """Return all logs that the corpus' index names."""
+    index = json.loads((shared_dir / "dsh-corpus" / "index.json").read_text())
+    return [
+        shared_dir / "dsh-corpus" / scenario["id"] / log["file"]
+        for scenario in index["scenarios"]
+        for log in scenario["logs"]
+    ]
+
+
+def test_unpack_then_pack_gives_every_corpus_log_back(shared_dir: Path) -> None:
+    """All logs of the corpus survive both directions byte for byte, also in compressed form."""
+    paths = corpus_logs(shared_dir)
+    assert len(paths) > 100
+    for path in paths:
+        raw = path.read_bytes()
+        unpacked = rewrite(read_log(raw, str(path)), packed=False)
+        assert rewrite(read_log(unpacked, str(path)), packed=True, project=True) == raw, path
+        assert rewrite(read_log(compress(raw), str(path)), packed=True, project=True) == raw, path
+        first, *rest = unpacked.splitlines()
+        assert first == raw[: raw.index(b"\n")]
+        assert all(list(json.loads(line))[:3] == ["type", "seq", "time"] for line in rest)
+
+
+STRANGE = [
+    '{"type":"x/unknown","data":{"a":[1,{}]},"more":null}'.encode(),
+    '{"type":"x","data":"\u2028\u2029\u0085\x7f"}'.encode(),
+    rb'{"type":"x","data":"\r\n\u0000\ud800 \udc00\u000b"}',
+    b'{"type":"x","data":[9007199254740993,-0,1E400,1e-7,1.50,123456789012345678901234567890]}',
+    b'{"type":"x","data":{"a":1,"a":2},"data":3}',
+    b'{"type":"x" , "data" : {"a" : [ ] } }',
+    b'{"data":1,"type":"x"}',
+    b'{ "type":"x"}',
+    rb'{"type":"\u0078\"y","data":1}',
+    rb'{"\u0074ype":"x","data":1}',
+    '{"type":"\u2028","ignorable":true}'.encode(),
+    chunk('"\\ud83d"').replace(b'"turn":1', b'"turn":2'),
+    b'{"type":"assistant/chunk","data":null}',
+    b'{"type":"x","data":' + b"[" * 200 + b"]" * 200 + b"}",
+]
+
+
+@pytest.mark.parametrize("line", STRANGE, ids=lambda line: line[:40].decode())
+def test_a_strange_record_survives_unpack_and_pack(line: bytes) -> None:
+    """Unknown types and fields, odd numbers and odd spellings come back byte for byte."""
+    raw = lines(b'{"type":"turn/start","data":{"turn":1}}', line, row('["a","b","c"]'), line)
+    unpacked = rewrite(read_log(raw, "log"), packed=False)
+    assert [event["seq"] for event in read_log(unpacked, "log").events] == [0, 1, 2, 3, 4, 5]
+    assert unpacked.count(b'"seq":') == 6
+    assert rewrite(read_log(unpacked, "log"), packed=True, project=True) == raw
+    assert rewrite(read_log(unpacked, "log"), packed=False) == unpacked
+
+
+ODD_CHUNKS = {
+    "white space": b'{"type":"assistant/chunk","data":{"turn":1,"step":1,"chunk":'
+    b'{"type":"text-delta", "index":0,"text":"a"}}}',
+    "duplicate key": b'{"type":"assistant/chunk","data":{"turn":1,"step":1,"chunk":'
+    b'{"type":"text-delta","index":0,"index":0,"text":"a"}}}',
+    "needless escape": chunk(r'"\u0061"'),
+    "minus zero": b'{"type":"assistant/chunk","data":{"turn":1,"step":1,"chunk":'
+    b'{"type":"text-delta","index":-0,"text":"a"}}}',
+    "float": b'{"type":"assistant/chunk","data":{"turn":1,"step":1,"chunk":'
+    b'{"type":"text-delta","index":0.0,"text":"a"}}}',
+}
+
+
+@pytest.mark.parametrize("odd", ODD_CHUNKS.values(), ids=ODD_CHUNKS)
+def test_an_oddly_spelled_delta_is_not_packed(odd: bytes) -> None:
+    """A row could not give the spelling back, so the line stays."""
+    plain = chunk('"a"')
+    raw = lines(plain, plain, plain, odd, plain, plain, plain)
+    packed = rewrite(read_log(raw, "log"), packed=True, project=True)
+    row_line = b'{"type":"text-chunks","data":{"turn":1,"step":1,"index":0,"dt":[0,0],"texts":["a","a","a"]}}'
+    assert packed == lines(row_line, odd, row_line)
+
+
+def test_a_row_that_a_flush_split_is_joined_by_pack() -> None:
+    """Packing works over the whole log, not line by line."""
+    raw = lines(row('["a","b","c"]', '"seq0":0,"time0":5,'), row('["d","e","f"]', '"seq0":3,"time0":9,'))
+    packed = rewrite(read_log(raw, "log"), packed=True)
+    assert packed.count(b"\n") == 2
+    assert b'"dt":[1,2,1,1,2],"texts":["a","b","c","d","e","f"]' in packed
+
+
+def test_projecting_a_row_in_unpacked_form_leaves_no_envelope() -> None:
+    """`packed=False, project=True` is the form of a fixture without rows."""
+    raw = lines(row('["a","b","c"]'))
+    projected = rewrite(read_log(raw, "log"), packed=False, project=True)
+    assert projected == lines(*[chunk(f'"{letter}"') for letter in "abc"])
+
+
+@pytest.mark.parametrize(
+    ("line", "projected"),
+    [
+        (b'{"type":"x","seq":0,"time":5,"data":1}', b'{"type":"x","data":1}'),
+        (b'{"type":"x","seq":0,"time":5}', b'{"type":"x"}'),
+        (b'{"seq":0,"type":"x","time":5,"data":1}', b'{"type":"x","data":1}'),
+        (b'{"seq":0,"time":5,"type":"x"}', b'{"type":"x"}'),
+        (b'{"type":"x","data":{"seq":1,"time":2},"time":0.5,"seq":0}', b'{"type":"x","data":{"seq":1,"time":2}}'),
+        (b'{"type":"x","seq":0,"time":1,"seq":0}', b'{"type":"x"}'),
+        (b'{ "time": 1 , "type":"x" , "seq" : 0 , "data":"\xc3\xa4" }', b'{ "type":"x" , "data":"\xc3\xa4" }'),
+        (b'{"type":"x","seq":0}', b'{"type":"x"}'),
+        (b'{"type":"x","time":-3,"data":1}', b'{"type":"x","data":1}'),
+    ],
+)
+def test_an_envelope_is_taken_out_wherever_it_stands(line: bytes, projected: bytes) -> None:
+    """And every other byte stays, white space included."""
+    log = read_log(lines(line), "log")
+    # A duplicate `seq` differs from the usual text only behind the envelope.
+    result = rewrite(log, packed=True, project=True)
+    if line.count(b'"seq"') > 1 and b'"data":{"seq"' not in line:
+        assert b'"time"' not in result
+    else:
+        assert result == lines(projected)
+
+
+def test_encode_log_writes_what_read_log_reads() -> None:
+    """Header and events round-trip in all four forms."""
+    events = [delta(0), delta(1), delta(2, time=9), {"type": "x", "seq": 3, "time": 1, "data": None}]
+    for packed in (True, False):
+        raw = encode_log(header(), events, packed=packed)
+        log = read_log(raw, "log")
+        assert (log.header, log.events) == (header(), events)
+        assert log.id == "s-1"
+        assert [record.count for record in log.records] == ([3, 1] if packed else [1, 1, 1, 1])
+        assert [record.seq for record in log.records] == ([0, 3] if packed else [0, 1, 2, 3])
+        projected = encode_log(header(), events, packed=packed, project=True)
+        assert b"seq" not in projected and b"time" not in projected
+        assert [event["seq"] for event in read_log(projected, "log").events] == [0, 1, 2, 3]
+
+
+DEEP = b"[" * 100_000
+
+MALFORMED = {
+    "empty": (b"", "log: is empty"),
+    "no newline": (HEADER + b'{"type":"x"}', "log: ends with 12 bytes of an unfinished write"),
+    "not a header": (b'{"type":"turn/start"}\n', "log, line 1: is not a session header"),
+    "header without id": (b'{"type":"session"}\n', "log, line 1: is not a session header"),
+    "header not JSON": (b"hello\n", "log, line 1: expecting value"),
+    "other version": (b'{"type":"session","id":"a","version":1}\n', "log, line 1: has format version 1"),
+    "blank line": (lines(b"", b'{"type":"x"}'), "log, line 2: expecting value"),
+    "not JSON": (lines(b'{"type":"x"}', b"{"), "log, line 3: expecting property name"),
+    "not an object": (lines(b"[]"), "log, line 2: is not an object with a type"),
+    "type not text": (lines(b'{"type":["text-chunks"]}'), "log, line 2: is not an object with a type"),
+    "no type": (lines(b'{"data":1}'), "log, line 2: is not an object with a type"),
+    "seq hole": (lines(b'{"type":"x","seq":1}'), "log, line 2: has seq 1 where 0 comes next"),
+    "seq not an integer": (lines(b'{"type":"x","seq":0.0}'), "log, line 2: has seq 0.0 where 0"),
+    "seq true": (lines(b'{"type":"x","seq":0}', b'{"type":"x","seq":true}'), "log, line 3: has seq True"),
+    "row at the wrong place": (
+        lines(b'{"type":"x"}', row('["a","b","c"]', '"seq0":0,"time0":0,')),
+        "log, line 3: has seq 0 where 1 comes next",
+    ),
+    "bad row": (lines(row('["a"]')), "log, line 2: text-chunks: 1 fragments need 0 gaps in dt, not 2"),
+    "carriage return": (lines(b"\r"), "log, line 2: expecting value"),
+    "deep": (lines(b'{"type":"x","data":' + DEEP), "log, line 2: nested too deeply to read"),
+    "not UTF-8": (lines(b'{"type":"\xff"}'), "log, line 2: not UTF-8"),
+}
+
+
+@pytest.mark.parametrize("case", MALFORMED)
+def test_malformed_input_is_refused_with_file_and_line(case: str) -> None:
+    """The message names the file, the line and what is wrong."""
+    raw, message = MALFORMED[case]
+    with pytest.raises(UsageError) as caught:
+        read_log(raw, "log")
+    assert str(caught.value).startswith(message)
+
+
+def test_live_reading_stops_where_reading_ends() -> None:
+    """A torn tail and a damaged line are noted, not raised; a bad header is raised all the same."""
+    log = read_log(lines(b'{"type":"x"}', b"{", b'{"type":"y"}') + b'{"ty', "log", live=True)
+    assert [event["type"] for event in log.events] == ["x"]
+    assert log.flaw is not None and log.flaw.startswith("line 3: expecting property name")
+    assert log.torn is not None and log.torn.size == 4
+    with pytest.raises(UsageError):
+        read_log(b"{\n", "log", live=True)
+
+
+def test_lines_end_at_newlines_only() -> None:
+    """What `str.splitlines` would take for a line end is text."""
+    line = '{"type":"x","data":"\u2028\u2029\u0085"}'.encode()
+    assert len(read_log(lines(line, line), "log").events) == 2

@@ -1,0 +1,124 @@
+"""An interrupted turn is closed so that every tool call has exactly one result."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from onetake.session.log import SessionLog
+from onetake.session.repair import NOT_STARTED, UNKNOWN_OUTCOME, Closing, close_interrupted
+from tests.session.make import assistant, call_block, counting_log, started_turn
+
+
+def close(log: SessionLog) -> list[Closing]:
+    """Return what closes `log`, with ids r1, r2, ..."""
+    ids = map("r{}".format, itertools.count(1))
+    return close_interrupted(log.events, make_id=lambda: next(ids))
+
+
+def call(log: SessionLog, call_id: str) -> None:
+    """Log that a tool was started."""
+    log.append("tool/call", {"turn": 1, "step": 1, "callId": call_id, "name": "bash", "arguments": "{}"})
+
+
+def result(log: SessionLog, call_id: str) -> None:
+    """Log the result of a call."""
+    message = {"source": {"kind": "tool", "callId": call_id}, "content": [], "role": "user", "id": "x"}
+    log.append("tool/result", {"turn": 1, "step": 1, "message": message}, surface_op="append")
+
+
+END = Closing("turn/end", {"turn": 1, "reason": {"kind": "interrupted"}})
+STEP_END = Closing("step/end", {"turn": 1, "step": 1})
+
+
+def test_nothing_to_do_between_turns() -> None:
+    """An empty log and a finished turn stay as they are."""
+    log = counting_log()
+    assert close(log) == []
+    log = started_turn()
+    log.append("step/end", {"turn": 1, "step": 1})
+    log.append("turn/end", {"turn": 1, "reason": {"kind": "completed"}})
+    assert close(log) == []
+
+
+def test_an_open_step_and_turn_are_closed() -> None:
+    """A step that ended is not closed again."""
+    log = started_turn()
+    assert close(log) == [STEP_END, END]
+    log.append("step/end", {"turn": 1, "step": 1})
+    assert close(log) == [END]
+
+
+def test_open_calls_get_results_in_model_order() -> None:
+    """A started call has an unknown outcome, one that was never started had no effect."""
+    log = started_turn()
+    blocks = [call_block(name) for name in ("a", "b", "c")]
+    log.append("assistant/message", assistant({"type": "text", "text": "t"}, *blocks), surface_op="append")
+    call(log, "a")
+    call(log, "b")
+    result(log, "a")
+    first, second, *rest = close(log)
+    assert rest == [STEP_END, END]
+    assert first == Closing(
+        "tool/result",
+        {
+            "turn": 1,
+            "step": 1,
+            "message": {
+                "source": {"kind": "tool", "callId": "b"},
+                "content": [
+                    {
+                        "type": "tool-result",
+                        "toolCallId": "b",
+                        "content": [{"type": "text", "text": UNKNOWN_OUTCOME}],
+                        "isError": True,
+                    }
+                ],
+                "role": "user",
+                "id": "r1",
+            },
+            "error": {"name": "InterruptedError", "code": "TOOL_OUTCOME_UNKNOWN"},
+        },
+        [5],
+        "append",
+    )
+    assert second.data["error"]["code"] == "ABORTED_BEFORE_DISPATCH"
+    assert second.data["message"]["content"][0]["content"][0]["text"] == NOT_STARTED
+    assert second.source_event_seqs == [3]
+
+
+def test_what_is_closed_needs_no_closing() -> None:
+    """Applying the repair makes it a no-op, and gives every call one result in the history."""
+    log = started_turn()
+    log.append("assistant/message", assistant(call_block("a"), call_block("b")), surface_op="append")
+    call(log, "a")
+    for closing in close_interrupted(log.events):
+        log.append(closing.type, closing.data, surface_op=closing.surface_op)
+    assert close_interrupted(log.events) == []
+    results = [message["source"]["callId"] for message in log.messages() if message["source"]["kind"] == "tool"]
+    assert results == ["a", "b"]
+
+
+def test_calls_of_earlier_turns_are_left_alone() -> None:
+    """Only the open turn is repaired."""
+    log = started_turn()
+    log.append("assistant/message", assistant(call_block("old")), surface_op="append")
+    log.append("turn/end", {"turn": 1, "reason": {"kind": "completed"}})
+    log.append("turn/start", {"turn": 2})
+    assert close(log) == [Closing("turn/end", {"turn": 2, "reason": {"kind": "interrupted"}})]
+
+
+def test_unexpected_payloads_do_not_hinder_closing() -> None:
+    """Payloads are not type-checked on reading, so the repair must not trust them."""
+    log = counting_log()
+    odd: list[tuple[str, Any]] = [
+        ("turn/start", None),
+        ("step/start", []),
+        ("assistant/message", {"message": {"content": "text"}}),
+        ("assistant/message", {"message": {"content": [None, {"type": "text"}]}}),
+        ("tool/result", 1),
+        ("tool/call", {"callId": {"not": "text"}}),
+    ]
+    for kind, data in odd:
+        log.append(kind, data)
+    assert [closing.type for closing in close(log)] == ["tool/result", "step/end", "turn/end"]
