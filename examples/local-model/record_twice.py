@@ -100,7 +100,7 @@ def run(scratch: Path) -> None:
 
     texts = [said(take) for take in takes]
     for take, text in zip(takes, texts, strict=True):
-        print(f"\n{take.name} take: {text[:200]!r}... ({len(text)} characters)\n")
+        print(f"\n{take.name} take: {text[:200]!r}... ({len(text)} characters)\n", flush=True)
     if not all(texts):
         raise Failed("a recording holds no text")
     if texts[0] == texts[1]:
@@ -116,7 +116,7 @@ def run(scratch: Path) -> None:
 
     shutil.copytree(takes[0], scratch / "crossed")
     shutil.copy(takes[1] / TRANSCRIPT, scratch / "crossed" / TRANSCRIPT)
-    print("\nThe first take with the transcript of the second; this must go red:")
+    print("\nThe first take with the transcript of the second; this must go red:", flush=True)
     if onetake("replay", scratch / "crossed", environ) != 1:
         raise Failed("the first take replays green against the transcript of the second")
 
