@@ -78,7 +78,7 @@ def bash_tool(config: BashConfig | None = None) -> Tool:
 async def run_bash(arguments: BashArguments, ctx: ToolContext, limits: BashConfig) -> ToolResult:
     """Serve one call: run the command, end it and all it started, and present what it wrote."""
     workdir = ctx.cwd if arguments.workdir is UNSET else Path(os.path.normpath(ctx.cwd / arguments.workdir))
-    if not workdir.is_dir():
+    if not os.path.isdir(workdir):  # false, not an error, for what cannot be a path
         return error_result(
             f"Error: workdir {workdir} is not a directory", name="WorkdirError", code="NO_SUCH_WORKDIR"
         )
