@@ -24,7 +24,8 @@ from onetake.fixture.grammar import BODY, token
 from onetake.fixture.tokens import map_strings
 from onetake.replay.script import Entry
 
-_LEXEME = re.compile(rf"\{{\{{(\\*)(?:fromRequest:(.+?)\}}\}}(?!\}})|({BODY})\}}\}})", re.DOTALL)
+_TOKEN = rf"\{{\{{\\*(?:{BODY})\}}\}}"
+_LEXEME = re.compile(rf"\{{\{{(\\*)(?:fromRequest:((?:{_TOKEN}|.)+?)\}}\}}(?!\}})|({BODY})\}}\}})", re.DOTALL)
 
 _ENTRY_KEYS = {
     "chunks": ({"kind", "chunks"}, set[str]()),
@@ -171,7 +172,7 @@ def _check_entry(name: str, place: str, entry: Any) -> None:
     if not isinstance(entry, dict):
         _fault(name, place, "an entry is an object")
     kind = entry.get("kind")
-    if kind not in _ENTRY_KEYS:
+    if not isinstance(kind, str) or kind not in _ENTRY_KEYS:
         _fault(name, f"{place}.kind", f"is {kind!r}; it must be one of {', '.join(_ENTRY_KEYS)}")
     _check_keys(name, place, entry, *_ENTRY_KEYS[kind])
     for key in ("message", "code", "readyFile"):
@@ -181,11 +182,8 @@ def _check_entry(name: str, place: str, entry: Any) -> None:
         _check_path(name, f"{place}.readyFile", entry["readyFile"])
     if "chunks" in entry:
         _check_chunks(name, f"{place}.chunks", entry["chunks"], finishes=kind == "chunks")
-    for pattern in _patterns(entry):
-        try:
-            re.compile(_with_values(pattern, lambda body: token(body)))
-        except re.error as error:
-            _fault(name, place, f"{{{{fromRequest:{pattern}}}}}: not a regular expression: {error}")
+    for string in string_leaves(entry):
+        _check_patterns(name, place, string)
 
 
 def _check_path(name: str, place: str, path: str) -> None:
@@ -210,7 +208,7 @@ def _check_chunk(name: str, place: str, chunk: Any) -> None:
     if not isinstance(chunk, dict):
         _fault(name, place, "a chunk is an object")
     kind = chunk.get("type")
-    if kind not in _CHUNK_KEYS:
+    if not isinstance(kind, str) or kind not in _CHUNK_KEYS:
         _fault(name, f"{place}.type", f"is {kind!r}; it must be one of {', '.join(_CHUNK_KEYS)}")
     needed, optional = _CHUNK_KEYS[kind]
     _check_keys(name, place, chunk, {"type", *needed}, set(optional))
@@ -235,13 +233,15 @@ def _check_keys(name: str, place: str, value: Any, needed: set[str], optional: s
             _fault(name, f"{place}.{key}" if place else key, "is missing")
 
 
-def _patterns(value: Any) -> list[str]:
-    return [
-        match[2]
-        for string in string_leaves(value)
-        for match in _LEXEME.finditer(string)
-        if match[2] is not None and not match[1]
-    ]
+def _check_patterns(name: str, place: str, string: str) -> None:
+    if "{{fromRequest:" in _LEXEME.sub("", string):
+        _fault(name, place, "{{fromRequest:REGEX}} is empty or not closed")
+    for match in _LEXEME.finditer(string):
+        if match[2] is not None and not match[1]:
+            try:
+                re.compile(_with_values(match[2], token))
+            except re.error as error:
+                _fault(name, place, f"{match[0]} holds no regular expression: {error}")
 
 
 def _fault(name: str, place: str, message: str) -> NoReturn:
