@@ -119,10 +119,22 @@ class SuiteFile(pytest.File):
     def static(self) -> list[Problem]:
         """What the static guards found, computed once."""
         if self._static is None:
-            from onetake.snapshot.guards import static_problems
+            from onetake.snapshot.guards import STATIC_GUARDS, static_problems
 
             self._static = static_problems(self.suite)
+            lost = {problem.guard for problem in self._static}.difference(STATIC_GUARDS)
+            if lost:
+                raise RuntimeError(
+                    f"no test shows problems of {sorted(lost)}: a static guard is not registered"
+                )
         return self._static
+
+    @property
+    def unrunnable(self) -> list[Problem]:
+        """Static problems that keep a scenario from running; all others fail the test of their guard only."""
+        from onetake.snapshot.attempt import UNRUNNABLE
+
+        return [problem for problem in self.static if problem.guard in UNRUNNABLE]
 
 
 class SuiteFailure(Exception):
@@ -130,7 +142,7 @@ class SuiteFailure(Exception):
 
 
 class _Item(pytest.Item):
-    """What scenarios and guards share: they belong to a suite, and fail with a text instead of a traceback."""
+    """What scenarios and guards share: they belong to a suite, and fail with a text, not a traceback."""
 
     parent: SuiteFile
 
@@ -166,9 +178,7 @@ class ScenarioItem(_Item):
         from onetake.snapshot.report import failure_text
 
         if self.parent.mode == "replay":
-            static = [problem for problem in self.parent.static if problem.scenario == self.scenario.name]
-            broken = [problem for problem in static if problem.exit_code == 2]
-            run = replay_scenario(self.suite, self.scenario, self.parent.pins, broken)
+            run = replay_scenario(self.suite, self.scenario, self.parent.pins, self.parent.unrunnable)
         else:
             run = write_scenario(self.suite, self.scenario, self.parent.mode)
         outcome = asyncio.run(run)
@@ -176,7 +186,7 @@ class ScenarioItem(_Item):
             pytest.skip(outcome.skipped)
         self.outcome = outcome
         if not outcome.verdict.ok:
-            raise SuiteFailure(failure_text(outcome, self.parent.mode))
+            raise SuiteFailure(failure_text(outcome))
 
 
 class GuardItem(_Item):

@@ -37,6 +37,8 @@ class Outcome(msgspec.Struct, kw_only=True):
     artifacts: Path | None = None
     skipped: str = ""
     """Why the scenario did not run; empty when it did."""
+    pins: Pins | None = None
+    """After the dry run of a pin: the pins that writing it would have left."""
 
     @property
     def exit_code(self) -> int:
@@ -44,50 +46,87 @@ class Outcome(msgspec.Struct, kw_only=True):
         return self.verdict.exit_code
 
 
-async def replay_scenario(suite: Suite, scenario: Scenario, pins: Pins, static: list[Problem]) -> Outcome:
-    """Replay one scenario and judge it; `static` is what the static guards found in its files.
+UNRUNNABLE = frozenset({"missing-file", "unreadable", "overlay", "plugin"})
+"""Static guards that say that a run would not be a replay of what is committed."""
 
-    Files that are missing or malformed (exit code 2) are reported without starting the agent.
+
+async def replay_scenario(suite: Suite, scenario: Scenario, pins: Pins, static: list[Problem]) -> Outcome:
+    """Replay one scenario and judge it; `static` is what the static guards found in the suite.
+
+    What makes a run pointless (a file is missing, or the overlay does not replace the model) is reported
+    without starting the agent. A fault of the suite as a whole is not repeated for each scenario.
     """
-    broken = [problem for problem in static if problem.exit_code == 2]
-    if broken:
-        return Outcome(
-            suite=suite, name=scenario.name, verdict=Verdict(scenario=scenario.name, problems=static)
-        )
+    own = [problem for problem in static if problem.scenario == scenario.name]
+    if any(problem.guard in UNRUNNABLE for problem in own):
+        return Outcome(suite=suite, name=scenario.name, verdict=Verdict(scenario=scenario.name, problems=own))
+    if any(problem.guard in UNRUNNABLE and problem.scenario is None for problem in static):
+        return _skipped(suite, scenario, "the suite itself is broken, see below")
 
     async def replay(harvests: list[Harvest]) -> Verdict:
         harvests.append(await execute(suite, scenario, "replay"))
         from onetake.snapshot.judge import judge
 
         verdict = judge(harvests[-1], scenario, suite, pins)
-        verdict.problems = [*static, *verdict.problems]
+        verdict.problems = [*own, *verdict.problems]
         return verdict
 
     return await _guarded(suite, scenario, replay)
 
 
-async def write_scenario(suite: Suite, scenario: Scenario, mode: str, *, dry_run: bool = False) -> Outcome:
-    """Record or refresh one scenario. An authored one is never recorded: it is skipped, and says so."""
+async def write_scenario(
+    suite: Suite, scenario: Scenario, mode: str, *, dry_run: bool = False, pins: Pins | None = None
+) -> Outcome:
+    """Record or refresh one scenario. An authored one is never recorded: it is skipped, and says so.
+
+    `pins` replaces the committed ones. The outcome of a pin's dry run has the pins that writing would leave.
+    """
     if mode == "record" and not scenario.recorded:
-        verdict = Verdict(scenario=scenario.name)
-        return Outcome(
-            suite=suite, name=scenario.name, verdict=verdict, skipped="authored, never re-recorded"
-        )
+        return _skipped(suite, scenario, "authored, never re-recorded")
+    after: list[Pins] = []
 
     async def write(harvests: list[Harvest]) -> Verdict:
-        async def run_once(run_mode: str, subject: Scenario, fixture_dir: Path | None = None) -> Harvest:
+        from onetake.snapshot.record import record_scenario
+        from onetake.snapshot.refresh import refresh_scenario
+        from onetake.snapshot.static import overlay_problems
+
+        problems = overlay_problems(suite, scenario)
+        if problems:
+            return Verdict(scenario=scenario.name, problems=problems)
+
+        async def run_once(run_mode: str, subject: Scenario, fixture_dir: Path) -> Harvest:
             harvests.append(await execute(suite, subject, run_mode, fixture_dir))
             return harvests[-1]
 
-        if mode == "record":
-            from onetake.snapshot.record import record_scenario
+        write_one = record_scenario if mode == "record" else refresh_scenario
+        verdict = await write_one(run_once, scenario, suite, dry_run=dry_run, pins=pins)
+        if dry_run and verdict.ok and scenario.settings.pins_header:
+            after.append(_pins_after(harvests[-1], suite, scenario, pins))
+        return verdict
 
-            return await record_scenario(run_once, scenario, suite, dry_run=dry_run)
-        from onetake.snapshot.refresh import refresh_scenario
+    outcome = await _guarded(suite, scenario, write)
+    outcome.pins = after[0] if after else None
+    return outcome
 
-        return await refresh_scenario(run_once, scenario, suite, dry_run=dry_run)
 
-    return await _guarded(suite, scenario, write)
+def _pins_after(harvest: Harvest, suite: Suite, scenario: Scenario, pins: Pins | None) -> Pins:
+    """The pins of the suite with this scenario's sidecars as its run gave them."""
+    from onetake.snapshot.judge import read_committed
+    from onetake.snapshot.pins import Pin, Pins, load_pins, read_sidecar, sidecar_of
+    from onetake.snapshot.render import render
+
+    before = pins or load_pins(suite)
+    rendered = render(harvest, scenario, suite, before, read_committed(scenario.dir))
+    found = [pin for pin in before.all if pin.scenario != scenario.name]
+    for name, data in sorted(rendered.files.items()):
+        place = sidecar_of(name)
+        if place is not None:
+            kind, number = place
+            found.append(Pin(scenario.name, number, kind, read_sidecar(kind, data, name)))
+    return Pins(found, before.scenarios)
+
+
+def _skipped(suite: Suite, scenario: Scenario, reason: str) -> Outcome:
+    return Outcome(suite=suite, name=scenario.name, verdict=Verdict(scenario=scenario.name), skipped=reason)
 
 
 async def _guarded(
@@ -96,10 +135,7 @@ async def _guarded(
     """Run the work; what it raises becomes a finding, what it left becomes an artifact or is removed."""
     missing = missing_programs(scenario, search_path(os.environ))
     if missing and not os.environ.get("CI"):
-        reason = f"needs {', '.join(missing)}, which is not on PATH"
-        return Outcome(
-            suite=suite, name=scenario.name, verdict=Verdict(scenario=scenario.name), skipped=reason
-        )
+        return _skipped(suite, scenario, f"needs {', '.join(missing)}, which is not on PATH")
     started = time.monotonic()
     harvests: list[Harvest] = []
     kept = None

@@ -63,6 +63,27 @@ GUARDS: Mapping[str, str] = {
 """Guard id -> requirement. `Problem.guard` holds one of these ids."""
 
 
+STATIC_GUARDS = (
+    "no-scenarios",
+    "missing-file",
+    "orphan-folder",
+    "orphan-file",
+    "unreadable",
+    "log-op",
+    "non-canonical",
+    "unscrubbed-header",
+    "not-fixed-point",
+    "unknown-token",
+    "underivable",
+    "secret",
+    "duplicate-sidecar",
+    "unknown-pin",
+    "overlay",
+    "plugin",
+)
+"""What `static_problems` may report; pytest has one test for each."""
+
+
 def suite_problems(suite: Suite, verdicts: Sequence[Verdict]) -> list[Problem]:
     """Checks that need a full run of the suite: what no scenario made use of.
 

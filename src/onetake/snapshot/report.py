@@ -15,7 +15,6 @@ import msgspec
 
 from onetake.snapshot.attempt import Outcome
 from onetake.snapshot.findings import Difference
-from onetake.snapshot.select import exact_expression
 
 _RED, _GREEN, _YELLOW, _BOLD = "31", "32", "33", "1"
 
@@ -64,8 +63,8 @@ class Reporter:
             self._difference(outcome, difference, shown)
         if outcome.artifacts is not None:
             self._print(f"kept: {display(outcome.artifacts)}")
-        if outcome.verdict.differences:
-            self._print(f"accept: {accepting_command(outcome, self._mode)}")
+        for command in _accepting(outcome):
+            self._print(f"accept: {command}")
 
     def _difference(self, outcome: Outcome, difference: Difference, shown: dict[str, str]) -> None:
         self._print(self._paint(f"{outcome.name}: {difference.surface}: {difference.file}", _BOLD))
@@ -98,23 +97,14 @@ class Reporter:
         print(*lines, sep="\n", file=self._stream, flush=True)
 
 
-def accepting_command(outcome: Outcome, mode: str) -> str:
-    """The command that accepts what this scenario shows, and touches no other."""
-    assert outcome.name is not None
-    command = "record" if mode == "record" else "refresh"
-    chosen = exact_expression(outcome.name, outcome.suite.scenarios)
-    return f"onetake {command} {display(outcome.suite.path)} -k {chosen}"
-
-
-def failure_text(outcome: Outcome, mode: str) -> str:
+def failure_text(outcome: Outcome) -> str:
     """The whole failure of one scenario, for a test report."""
     lines = [problem.text() for problem in outcome.verdict.problems]
     for difference in outcome.verdict.differences:
         lines += [f"{difference.surface}: {difference.file}", _indented(difference.message)]
     if outcome.artifacts is not None:
         lines.append(f"kept: {display(outcome.artifacts)}")
-    if outcome.verdict.differences:
-        lines.append(f"accept: {accepting_command(outcome, mode)}")
+    lines += [f"accept: {command}" for command in _accepting(outcome)]
     return "\n".join(lines)
 
 
@@ -180,6 +170,11 @@ def _note(outcome: Outcome) -> str:
     if surfaces:
         return f"  {', '.join(dict.fromkeys(surfaces))}"
     return f"  {', '.join(outcome.verdict.written)}" if outcome.verdict.written else ""
+
+
+def _accepting(outcome: Outcome) -> list[str]:
+    """What accepts the differences, each once; usually one command."""
+    return list(dict.fromkeys(difference.accept for difference in outcome.verdict.differences))
 
 
 def _indented(text: str) -> str:

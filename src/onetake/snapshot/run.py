@@ -76,8 +76,8 @@ def recover_suite(suite: Suite) -> None:
 
 
 async def _replay_all(selections: Sequence[Selection], jobs: int, on_outcome: OnOutcome) -> list[Outcome]:
-    from onetake.snapshot.guards import static_problems
     from onetake.snapshot.pins import load_pins
+    from onetake.snapshot.static import static_problems
 
     slots = asyncio.Semaphore(jobs)
 
@@ -87,33 +87,27 @@ async def _replay_all(selections: Sequence[Selection], jobs: int, on_outcome: On
         on_outcome(outcome)
         return outcome
 
-    running: list[tuple[Selection, list[Problem], list[asyncio.Task[Outcome]]]] = []
-    async with asyncio.TaskGroup() as group:
-        for selection in selections:
-            suite, pins = selection.suite, load_pins(selection.suite)
-            static = static_problems(suite)
-            tasks = [
-                group.create_task(
-                    one(suite, scenario, pins, [p for p in static if p.scenario == scenario.name])
-                )
-                for scenario in selection.scenarios
-            ]
-            running.append((selection, static, tasks))
+    prepared = [(chosen, load_pins(chosen.suite), static_problems(chosen.suite)) for chosen in selections]
     outcomes: list[Outcome] = []
-    for selection, static, tasks in running:
+    async with asyncio.TaskGroup() as group:
+        running = [
+            [group.create_task(one(chosen.suite, scenario, pins, static)) for scenario in chosen.scenarios]
+            for chosen, pins, static in prepared
+        ]
+    for (chosen, _, static), tasks in zip(prepared, running, strict=True):
         done = [task.result() for task in tasks]
-        whole = suite_outcome(selection, static, done)
+        whole = suite_outcome(chosen, static, done)
         outcomes += done if whole.verdict.ok else [*done, whole]
     return outcomes
 
 
 def suite_outcome(selection: Selection, static: list[Problem], outcomes: Sequence[Outcome]) -> Outcome:
     """What concerns the suite as a whole: its static problems, and after a full run its aggregated checks."""
-    from onetake.snapshot.guards import suite_problems
-
     suite = selection.suite
     problems = [problem for problem in static if problem.scenario not in suite.scenarios]
     if selection.full and not any(outcome.skipped for outcome in outcomes):
+        from onetake.snapshot.guards import suite_problems
+
         problems += suite_problems(suite, [outcome.verdict for outcome in outcomes])
     return Outcome(suite=suite, name=None, verdict=Verdict(scenario="", problems=problems))
 
@@ -122,10 +116,14 @@ async def write_all(
     selection: Selection, mode: str, *, dry_run: bool, on_outcome: OnOutcome
 ) -> list[Outcome]:
     """Record or refresh the selected scenarios, one at a time, pins first."""
-    from onetake.snapshot.pins import write_order
+    from onetake.snapshot.pins import load_pins, write_order
 
+    suite = selection.suite
+    pins = load_pins(suite) if dry_run else None
     outcomes = []
-    for scenario in write_order(selection.suite, selection.scenarios):
-        outcomes.append(await write_scenario(selection.suite, scenario, mode, dry_run=dry_run))
-        on_outcome(outcomes[-1])
+    for scenario in write_order(suite, selection.scenarios):
+        outcome = await write_scenario(suite, scenario, mode, dry_run=dry_run, pins=pins)
+        pins = outcome.pins or pins
+        outcomes.append(outcome)
+        on_outcome(outcome)
     return outcomes
