@@ -80,7 +80,7 @@ def load_composition(path: Path, environ: Mapping[str, str]) -> Composition:
 
 
 def load_uninterpolated(path: Path) -> Composition:
-    """Like `load_composition`, with every `${VAR}` as it is written: for looking at files, not for booting."""
+    """Like `load_composition`, with every `${VAR}` as it is written: to look at files, not to boot them."""
     files: list[Path] = []
     return Composition(path, _load_rows(path, files), files)
 
@@ -129,7 +129,10 @@ def _parse(path: Path) -> Any:
 
 
 def _loader() -> Any:
-    """The safe C loader, which PyYAML lacks only when built without libyaml, and without duplicate keys."""
+    """The safe C loader (PyYAML lacks it only when built without libyaml), made stricter.
+
+    Keys may not repeat, `on`, `off`, `yes` and `no` are texts as in YAML 1.2, and so are dates.
+    """
     import yaml
 
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -149,6 +152,14 @@ def _loader() -> Any:
             mapping: dict[Hashable, Any] = super().construct_mapping(node, deep)
             return mapping
 
+    boolean = "tag:yaml.org,2002:bool"
+    StrictLoader.yaml_implicit_resolvers = {
+        first: [rule for rule in rules if rule[0] not in (boolean, "tag:yaml.org,2002:timestamp")]
+        for first, rules in base.yaml_implicit_resolvers.items()
+    }
+    StrictLoader.add_implicit_resolver(
+        boolean, re.compile("^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+    )
     return StrictLoader
 
 

@@ -9,15 +9,19 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from onetake.agent.agent import AgentConfig
 from onetake.agent.context import AppContext, state_dir
 from onetake.agent.prompt import Section, SessionFacts
+from onetake.app.composition import did_you_mean
 from onetake.errors import UsageError
 from onetake.model.registry import ModelInfo
+
+if TYPE_CHECKING:
+    from onetake.wire.chat_request import ChatDialect
 
 
 class SessionStoreConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -141,12 +145,7 @@ def catalogue(models: list[str | ModelRow]) -> Mapping[str, ModelInfo]:
 async def openai_chat(ctx: AppContext, config: OpenAIChatConfig) -> AsyncIterator[None]:
     """Answer model calls by asking a chat-completions endpoint."""
     from onetake.providers.openai_chat import OpenAIChatProvider
-    from onetake.wire.chat_request import ChatDialect
 
-    try:
-        dialect = msgspec.convert(config.dialect, ChatDialect) if config.dialect else None
-    except msgspec.ValidationError as error:
-        raise UsageError(f"config: dialect: {error}") from error
     provider = OpenAIChatProvider(
         config.id,
         base_url=config.base_url,
@@ -154,7 +153,7 @@ async def openai_chat(ctx: AppContext, config: OpenAIChatConfig) -> AsyncIterato
         api_key_env=config.api_key_env,
         environ=ctx.env,
         headers=config.headers,
-        dialect=dialect,
+        dialect=_dialect(config.dialect) if config.dialect else None,
         idle_timeout_s=config.idle_timeout_s,
         connect_timeout_s=config.connect_timeout_s,
     )
@@ -164,6 +163,19 @@ async def openai_chat(ctx: AppContext, config: OpenAIChatConfig) -> AsyncIterato
     finally:
         unregister()
         await provider.aclose()
+
+
+def _dialect(settings: dict[str, Any]) -> ChatDialect:
+    from onetake.wire.chat_request import ChatDialect
+
+    known = ChatDialect.__struct_fields__
+    for key in settings:
+        if key not in known:
+            raise UsageError(f"config: dialect: unknown key {key!r}; {did_you_mean(key, known)}")
+    try:
+        return msgspec.convert(settings, ChatDialect)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"config: dialect: {error}") from error
 
 
 class AcpOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
