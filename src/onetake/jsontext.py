@@ -163,7 +163,7 @@ def _float(text: str) -> float:
 def _write_exact(value: Any) -> msgspec.Raw:
     if isinstance(value, (ExactFloat, ExactInt)):
         return msgspec.Raw(value.text.encode())
-    raise TypeError(f"JSON cannot say a {type(value).__name__}")
+    raise TypeError(f"a value of type {type(value).__name__}")
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_write_exact)

@@ -17,7 +17,12 @@ def header(session_id: str = "s-1") -> Header:
 def delta(seq: int, text: str = "x", *, time: Any = 0, kind: str = "text-delta", index: int = 0) -> Event:
     """Return the event of a text or reasoning delta."""
     chunk = {"type": kind, "index": index, "text": text}
-    return {"type": "assistant/chunk", "seq": seq, "time": time, "data": {"turn": 1, "step": 1, "chunk": chunk}}
+    return {
+        "type": "assistant/chunk",
+        "seq": seq,
+        "time": time,
+        "data": {"turn": 1, "step": 1, "chunk": chunk},
+    }
 
 
 def tool_delta(seq: int, text: str = "{", *, name: str | None = None, call: str = "c") -> Event:
@@ -31,7 +36,12 @@ def tool_delta(seq: int, text: str = "{", *, name: str | None = None, call: str 
 
 def user(text: str, message_id: str = "m") -> dict[str, Any]:
     """Return a user message."""
-    return {"content": [{"type": "text", "text": text}], "source": {"kind": "user"}, "role": "user", "id": message_id}
+    return {
+        "content": [{"type": "text", "text": text}],
+        "source": {"kind": "user"},
+        "role": "user",
+        "id": message_id,
+    }
 
 
 def assistant(*blocks: dict[str, Any]) -> dict[str, Any]:

@@ -50,9 +50,20 @@ def flip(at: int, bit: int = 0) -> bytes:
         (WHOLE + MAGIC + b"\xff" * 20, "frame 3"),
         (FRAMES[0] + b"garbage" + FRAMES[1], "frame 1"),
         (FRAMES[0] + FRAMES[1][:20] + FRAMES[2], "frame 1"),
-        (FRAMES[0] + compress(b"half a line"), f"frame 1 (byte {len(FRAMES[0])}) does not end with a whole line"),
+        (
+            FRAMES[0] + compress(b"half a line"),
+            f"frame 1 (byte {len(FRAMES[0])}) does not end with a whole line",
+        ),
     ],
-    ids=["flip", "flip checksum", "garbage", "bad frame", "garbage between", "torn in the middle", "half line"],
+    ids=[
+        "flip",
+        "flip checksum",
+        "garbage",
+        "bad frame",
+        "garbage between",
+        "torn in the middle",
+        "half line",
+    ],
 )
 def test_damage_is_refused_with_its_place(raw: bytes, place: str) -> None:
     """A tail is cut off only when it can be nothing but an unfinished write."""

@@ -59,9 +59,18 @@ def test_a_replacement_takes_the_place_of_a_range() -> None:
         (surface(2, replace(1, 0)), "it replaces 1 to 0, which is backwards"),
         (surface(2, {"op": "drop"}), "neither an append nor a replace"),
         (surface(2, "prepend"), "neither an append nor a replace"),
-        (make_event("user/message", 2, 0, "text", surface_op="append"), "its data is not, or does not hold, a message"),
-        (make_event("tool/result", 2, 0, None, surface_op="append"), "its data is not, or does not hold, a message"),
-        (make_event("assistant/message", 2, 0, {"message": 1}, surface_op="append"), "its data is not, or does not hold, a message"),
+        (
+            make_event("user/message", 2, 0, "text", surface_op="append"),
+            "its data is not, or does not hold, a message",
+        ),
+        (
+            make_event("tool/result", 2, 0, None, surface_op="append"),
+            "its data is not, or does not hold, a message",
+        ),
+        (
+            make_event("assistant/message", 2, 0, {"message": 1}, surface_op="append"),
+            "its data is not, or does not hold, a message",
+        ),
     ],
 )
 def test_a_misfit_is_an_error_that_names_the_event(event: dict[str, Any], message: str) -> None:

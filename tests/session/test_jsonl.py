@@ -17,7 +17,8 @@ HEADER = b'{"type":"session","version":0,"id":"s-1","createdAt":0,"delegationDep
 
 def row(texts: str, extra: str = "") -> bytes:
     """Return the line of a projected row of three members."""
-    return f'{{"type":"text-chunks",{extra}"data":{{"turn":1,"step":1,"index":0,"dt":[1,2],"texts":{texts}}}}}'.encode()
+    data = f'{{"turn":1,"step":1,"index":0,"dt":[1,2],"texts":{texts}}}'
+    return f'{{"type":"text-chunks",{extra}"data":{data}}}'.encode()
 
 
 def chunk(text: str) -> bytes:
@@ -56,7 +57,7 @@ def test_unpack_then_pack_gives_every_corpus_log_back(shared_dir: Path) -> None:
 
 
 STRANGE = [
-    '{"type":"x/unknown","data":{"a":[1,{}]},"more":null}'.encode(),
+    b'{"type":"x/unknown","data":{"a":[1,{}]},"more":null}',
     '{"type":"x","data":"\u2028\u2029\u0085\x7f"}'.encode(),
     rb'{"type":"x","data":"\r\n\u0000\ud800 \udc00\u000b"}',
     b'{"type":"x","data":[9007199254740993,-0,1E400,1e-7,1.50,123456789012345678901234567890]}',
@@ -129,9 +130,15 @@ def test_projecting_a_row_in_unpacked_form_leaves_no_envelope() -> None:
         (b'{"type":"x","seq":0,"time":5}', b'{"type":"x"}'),
         (b'{"seq":0,"type":"x","time":5,"data":1}', b'{"type":"x","data":1}'),
         (b'{"seq":0,"time":5,"type":"x"}', b'{"type":"x"}'),
-        (b'{"type":"x","data":{"seq":1,"time":2},"time":0.5,"seq":0}', b'{"type":"x","data":{"seq":1,"time":2}}'),
+        (
+            b'{"type":"x","data":{"seq":1,"time":2},"time":0.5,"seq":0}',
+            b'{"type":"x","data":{"seq":1,"time":2}}',
+        ),
         (b'{"type":"x","seq":0,"time":1,"seq":0}', b'{"type":"x"}'),
-        (b'{ "time": 1 , "type":"x" , "seq" : 0 , "data":"\xc3\xa4" }', b'{ "type":"x" , "data":"\xc3\xa4" }'),
+        (
+            b'{ "time": 1 , "type":"x" , "seq" : 0 , "data":"\xc3\xa4" }',
+            b'{ "type":"x" , "data":"\xc3\xa4" }',
+        ),
         (b'{"type":"x","seq":0}', b'{"type":"x"}'),
         (b'{"type":"x","time":-3,"data":1}', b'{"type":"x","data":1}'),
     ],

@@ -12,7 +12,12 @@ from tests.session.make import counting_log, header, user
 def test_events_are_numbered_and_keyed_in_order() -> None:
     """Optional envelope keys appear only when given, in the order of the format."""
     log = counting_log()
-    assert log.append("turn/start", {"turn": 1}) == {"type": "turn/start", "seq": 0, "time": 1, "data": {"turn": 1}}
+    assert log.append("turn/start", {"turn": 1}) == {
+        "type": "turn/start",
+        "seq": 0,
+        "time": 1,
+        "data": {"turn": 1},
+    }
     event = log.append("user/message", user("x"), source_event_seqs=(0,), surface_op="append")
     assert list(event) == ["type", "seq", "time", "data", "sourceEventSeqs", "surfaceOp"]
     assert event["sourceEventSeqs"] == [0]

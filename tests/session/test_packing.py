@@ -109,7 +109,12 @@ def test_what_differs_ends_a_run(last: dict[str, Any]) -> None:
 
 def test_runs_of_two_names_do_not_join() -> None:
     """Presence and value of the name divide tool call runs."""
-    events = [tool_delta(0), tool_delta(1, name="a"), tool_delta(2, name="b"), tool_delta(3, call="d", name="b")]
+    events = [
+        tool_delta(0),
+        tool_delta(1, name="a"),
+        tool_delta(2, name="b"),
+        tool_delta(3, call="d", name="b"),
+    ]
     assert pack(events) == events
 
 
@@ -144,7 +149,7 @@ def test_a_broken_row_is_refused_with_the_rule(path: str) -> None:
     for parent in parents:
         target = target[parent]
     target[last] = value
-    with pytest.raises(PackingError, match=f"record 1: tool-call-chunks: .*{message}"):
+    with pytest.raises(PackingError, match=rf"record 1: tool-call-chunks: .*{message}"):
         unpack([ROW, row])
 
 

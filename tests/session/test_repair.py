@@ -95,7 +95,9 @@ def test_what_is_closed_needs_no_closing() -> None:
     for closing in close_interrupted(log.events):
         log.append(closing.type, closing.data, surface_op=closing.surface_op)
     assert close_interrupted(log.events) == []
-    results = [message["source"]["callId"] for message in log.messages() if message["source"]["kind"] == "tool"]
+    results = [
+        message["source"]["callId"] for message in log.messages() if message["source"]["kind"] == "tool"
+    ]
     assert results == ["a", "b"]
 
 

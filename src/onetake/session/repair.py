@@ -53,7 +53,9 @@ def close_interrupted(events: Sequence[Event], *, make_id: Callable[[], str] = n
     closing = [_result(call_id, call, make_id()) for call_id, call in _open_calls(tail)]
     step = _open(tail, STEP_START, STEP_END)
     if step is not None:
-        closing.append(Closing(STEP_END, {"turn": _at(step, "data", "turn"), "step": _at(step, "data", "step")}))
+        closing.append(
+            Closing(STEP_END, {"turn": _at(step, "data", "turn"), "step": _at(step, "data", "step")})
+        )
     closing.append(Closing(TURN_END, {"turn": _at(turn, "data", "turn"), "reason": {"kind": "interrupted"}}))
     return closing
 
