@@ -148,10 +148,8 @@ class _Connection:
         """Return the next part of the request; None where the protocol has none to give."""
         while True:
             event = self._protocol.next_event()
-            if isinstance(event, h11.Event):
-                return event
-            if event is h11.PAUSED:
-                return None
+            if event is not h11.NEED_DATA:
+                return event if isinstance(event, h11.Event) else None
             if self._protocol.they_are_waiting_for_100_continue:
                 await self._send(h11.InformationalResponse(status_code=100, headers=[]))
             self._protocol.receive_data(await self._reader.read(_READ_SIZE))
@@ -237,10 +235,9 @@ class _Connection:
         await self._writer.drain()
 
     async def _refuse(self, status: int, reason: str) -> None:
-        if self._protocol.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            response = json_response({"error": {"message": reason, "type": "invalid_request_error"}}, status)
-            response.headers["connection"] = "close"
-            await self._send_response(response)
+        response = json_response({"error": {"message": reason, "type": "invalid_request_error"}}, status)
+        response.headers["connection"] = "close"
+        await self._send_response(response)
 
     def _break(self, reset: bool) -> None:
         if reset:

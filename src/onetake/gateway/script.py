@@ -36,6 +36,7 @@ from onetake import jsontext
 from onetake.errors import UsageError
 from onetake.model.types import Chunk, Json, Usage
 from onetake.replay.override import NoMatch, fill, string_leaves
+from onetake.wire.chat import ChatStreamEncoder, WireError
 
 _DEFAULT_DELTA_CHARS = 12
 _CHARS_PER_TOKEN = 4
@@ -160,8 +161,7 @@ class Replies:
 
 
 def request_text(messages: Iterable[Json]) -> str:
-    """Return the text of a request: the string leaves of its messages, the system prompt left out, by line.
-    """
+    """Return the text of a request: the strings in its messages, the system prompt left out, by line."""
     return "\n".join(string_leaves(_told(messages)))
 
 
@@ -202,6 +202,17 @@ def _problem(scripted: ScriptedReply) -> str | None:
         return "text and pieces exclude each other: the text is what the pieces make together"
     if reply.chunks is not None and (reply.text or reply.pieces or reply.reasoning or reply.tool_calls):
         return "chunks exclude reasoning, text, pieces and toolCalls"
+    return _unsendable(reply.chunks or [])
+
+
+def _unsendable(chunks: list[Chunk]) -> str | None:
+    """Try raw chunks out, so that a malformed one is found when the script is read."""
+    encoder = ChatStreamEncoder("")
+    for number, chunk in enumerate(chunks):
+        try:
+            encoder.push(chunk)
+        except (WireError, KeyError, TypeError) as error:
+            return f"chunks[{number}] cannot be sent: {error!r}"
     return None
 
 
