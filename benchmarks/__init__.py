@@ -1,0 +1,1 @@
+"""What onetake costs, as ratios against a baseline that is measured in the same run: `make bench`."""
