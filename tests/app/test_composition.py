@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from onetake.app.composition import Row, load_composition
+from onetake.app.composition import Row, fill_where_set, load_composition
 from onetake.errors import UsageError
 
 BASE = """\
@@ -282,3 +282,13 @@ def test_words_and_dates_are_texts_and_only_true_and_false_are_not(tmp_path: Pat
     (row,) = rows(write(tmp_path, agent=content))
     assert (row.id, row.use) == ("off", "on")
     assert row.config == {"a": "yes", "b": "no", "c": "2024-01-01", "d": True, "e": False, "f": None, "g": 16}
+
+
+def test_a_row_that_is_off_gets_the_variables_that_are_there() -> None:
+    config = {"id": "${A}", "models": ["${B:-m}", {"id": "${C:-x}y"}, 7], "base_url": "${GONE}", "text": "$${A} ${"}
+    assert fill_where_set(config, {"A": "deep", "C": "z"}) == {
+        "id": "deep",
+        "models": ["m", {"id": "zy"}, 7],
+        "base_url": "${GONE}",
+        "text": "${A} ${",
+    }

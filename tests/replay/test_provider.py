@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -199,6 +200,42 @@ def test_concurrent_children_are_served_by_lineage_in_any_order(tmp_path: Path) 
             stage.logs.append(SessionLog(header(number, parentSession=uid(1)), live))
         for number in reversed(order):
             assert stage.said(uid(number)) == f"{calls[number]} {ROOTS['cwd']}"
+
+
+def test_any_number_of_sessions_replays_at_the_same_time(tmp_path: Path) -> None:
+    """Whatever order the event loop runs them in, each gets its own answers in its own order."""
+    names = "abcd"
+    children = [
+        make_recording(
+            f"session.{index}.jsonl",
+            {"type": "session", "id": f"{{{{sessionId:{index}}}}}", "parentSession": "{{sessionId}}"},
+            log(spawned(1, 1, call), *(e for step in (1, 2, 3) for e in said(1, step, f"{call}{step}"))),
+        )
+        for index, call in enumerate(names, 1)
+    ]
+    for seed in range(20):
+        dice = random.Random(seed)
+        stage = Stage(tmp_path, recorded("x"), *children)
+        for number in dice.sample(range(4), 4):
+            live = log(spawned(1, 1, names[number]))
+            stage.logs.append(SessionLog(header(number + 2, parentSession=uid(1)), live))
+
+        async def converse(number: int, stage: Stage = stage, dice: random.Random = dice) -> str:
+            said = ""
+            for _ in range(3):
+                for _ in range(dice.randrange(4)):
+                    await asyncio.sleep(0)
+                async for chunk in stage.replay.stream(stage.request(uid(number + 2))):
+                    await asyncio.sleep(0)
+                    said += chunk.get("text", "")
+            return said
+
+        async def all_of_them(start: list[int] = dice.sample(range(4), 4)) -> dict[int, str]:  # noqa: B006
+            texts = await asyncio.gather(*map(converse, start))
+            return dict(zip(start, texts, strict=True))
+
+        assert asyncio.run(all_of_them()) == {n: f"{names[n]}1{names[n]}2{names[n]}3" for n in range(4)}
+        assert not stage.violations.exists()
 
 
 def test_a_closed_session_keeps_its_place(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from onetake.agent.context import AppContext
 from onetake.agent.run import RunFile
-from onetake.app.composition import Composition
+from onetake.app.composition import Composition, fill_where_set
 from onetake.app.resolve import Plugin, resolve
 from onetake.errors import AgentError, OnetakeError, UsageError
 
@@ -29,7 +29,8 @@ async def boot(
         environ=os.environ if environ is None else environ,
         run=run,
     )
-    ctx.disabled_rows = [(row.place, row.config) for row in composition.rows if row.disabled]
+    off = [row for row in composition.rows if row.disabled]
+    ctx.disabled_rows = [(row.place, fill_where_set(row.config, ctx.env)) for row in off]
     async with AsyncExitStack() as stack:
         if run is not None and run.requests:
             from onetake.model.capture import RequestCapture

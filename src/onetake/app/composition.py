@@ -297,6 +297,25 @@ def _interpolated(row: Row, environ: Mapping[str, str]) -> Row:
     return msgspec.structs.replace(row, use=use, config=config, interpolated=changed)
 
 
+def fill_where_set(value: Any, environ: Mapping[str, str]) -> Any:
+    """The config of a switched-off row with those variables put in that are there; others stay as text."""
+    if isinstance(value, str):
+
+        def put_in(match: re.Match[str]) -> str:
+            name, default = match.groups()
+            if name is None:
+                return "${"
+            given = environ.get(name)
+            return match[0] if given is None and default is None else given or default or ""
+
+        return _VARIABLE.sub(put_in, value) if "$" in value else value
+    if isinstance(value, list):
+        return [fill_where_set(item, environ) for item in value]
+    if isinstance(value, dict):
+        return {key: fill_where_set(item, environ) for key, item in value.items()}
+    return value
+
+
 def _fill(value: Any, environ: Mapping[str, str], place: str) -> Any:
     if isinstance(value, str):
         return _VARIABLE.sub(lambda match: _value(match, environ, place), value) if "$" in value else value
