@@ -1,10 +1,12 @@
 """What a log costs to read and write, next to bare msgspec on the same bytes; and the assembler's pace.
 
-A packed log is a third as long as the events that it stands for. Where events are made from rows, or rows from
+A packed log is a fraction of the events that it stands for. Where events are made from rows, or rows from
 events, the bytes of the unpacked log are what bare msgspec would have to read or write instead.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import msgspec
 
@@ -19,7 +21,7 @@ ROUNDS = 9
 
 def make_log() -> bytes:
     """Make a log like a long session's: mostly packed rows, and whole messages in between."""
-    events = []
+    events: list[dict[str, Any]] = []
 
     def add(kind: str, data: object, **more: object) -> None:
         events.append(
@@ -75,8 +77,8 @@ def main() -> None:
         ROUNDS,
     )
     print(
-        f"codec, {len(log.events)} events, {len(raw) / 1e6:.1f} MB packed, {len(full) / 1e6:.1f} MB unpacked; "
-        f"medians of {ROUNDS} rounds"
+        f"codec, {len(log.events)} events, {len(raw) / 1e6:.1f} MB packed, {len(full) / 1e6:.1f} MB unpacked"
+        f"; medians of {ROUNDS} rounds"
     )
     rows = (
         ("read a packed log", "read", "bare read", raw, 1.3),

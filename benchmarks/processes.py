@@ -1,4 +1,4 @@
-"""What a user waits for: starting the agent, one scenario, a suite; next to a bare interpreter with asyncio."""
+"""What a user waits for: starting the agent, one scenario, a suite; next to a bare interpreter."""
 
 from __future__ import annotations
 
