@@ -66,8 +66,8 @@ def test_chunks_pass_unchanged() -> None:
     ]
 
 
-def test_nothing_follows_the_finish_and_the_provider_is_closed() -> None:
-    closed = []
+def test_nothing_follows_the_finish_and_the_provider_is_closed_by_then() -> None:
+    order = []
 
     async def answer() -> AsyncIterator[Any]:
         try:
@@ -75,11 +75,19 @@ def test_nothing_follows_the_finish_and_the_provider_is_closed() -> None:
             yield STOP
             yield HELLO
         finally:
-            closed.append(True)
+            order.append("closed")
             raise RuntimeError("closing failed")
 
-    assert streamed(answer) == [HELLO, STOP]
-    assert closed == [True]
+    kept = answer()  # a reference of ours, so that nothing but the registry closes it
+    registry = ProviderRegistry()
+    registry.register(Scripted(lambda: kept))
+
+    async def run() -> None:
+        async for chunk in registry.stream(request()):
+            order.append(chunk["type"])
+
+    asyncio.run(run())
+    assert order == ["text-delta", "closed", "finish"]
 
 
 def test_a_thrown_failure_becomes_the_finish_with_all_its_details() -> None:

@@ -126,6 +126,26 @@ def test_what_was_written_before_the_end_is_never_lost() -> None:
         assert len(run("head -c 60000 /dev/zero; exit 0")[2]) == 60_000
 
 
+@pytest.mark.usefixtures("open_files")
+def test_the_last_read_takes_what_is_in_the_pipe_and_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, write = os.pipe()
+    stream = module.Stream()
+    try:
+        os.set_blocking(read, False)
+        os.write(write, b"x" * 60_000)
+        module._drain(read, stream)
+        assert stream.size == 60_000
+        os.write(write, b"x" * 60_000)
+        monkeypatch.setattr(module, "_READ_BYTES", 1000)
+        monkeypatch.setattr(module, "_LAST_READ_BYTES", 2500)
+        module._drain(read, stream)
+        assert stream.size == 63_000
+    finally:
+        stream.file.close()
+        os.close(read)
+        os.close(write)
+
+
 def test_a_flood_is_stopped() -> None:
     ending, code, out, _ = run("yes", max_bytes=1_000_000)
     assert (ending, code) == ("too-much-output", 137)

@@ -118,6 +118,12 @@ def test_a_default_is_never_shared_between_calls() -> None:
     assert given == [[], []]
 
 
+def test_a_default_is_completed_with_the_defaults_inside_it() -> None:
+    inner = {"type": "object", "properties": {"b": {"type": "integer", "default": 1}}}
+    spec = {"type": "object", "properties": {"a": {**inner, "default": {}}}}
+    assert run("{}", spec=spec)[1] == {"a": {"b": 1}}
+
+
 def test_whole_numbers_are_integers_where_that_is_the_type() -> None:
     _, given = run('{"text":"x","count":2.0,"map":{"a":1e2},"any":2.0,"list":[{"k":"a","n":4.0}]}')
     assert [given["count"], given["map"]["a"], given["list"][0]["n"]] == [2, 100, 4]
@@ -324,9 +330,10 @@ def test_an_invalid_schema_is_the_fault_of_the_tool() -> None:
     assert result.content[0]["text"].startswith("Error: foreign failed: its parameter schema is invalid: ")
 
 
-def test_a_schema_never_fetches_anything() -> None:
-    schema = {"$ref": "http://127.0.0.1:9/schema.json"}
-    result = asyncio.run(execute(foreign(schema), "foreign", "{}", CONTEXT))
+def test_a_schema_never_fetches_anything(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "schema.json"
+    elsewhere.write_text("{}")
+    result = asyncio.run(execute(foreign({"$ref": elsewhere.as_uri()}), "foreign", "{}", CONTEXT))
     assert result.error == {"name": "BadSchema", "code": "TOOL_ERROR"}
 
 

@@ -118,7 +118,7 @@ def _completed(value: Json, schema: Any) -> Json:
         whole = {name: _completed(each, properties.get(name, extra)) for name, each in value.items()}
         for name, each in properties.items():
             if name not in whole and isinstance(each, dict) and "default" in each:
-                whole[name] = jsontext.clone(each["default"])
+                whole[name] = _completed(jsontext.clone(each["default"]), each)
         return whole
     return value
 
