@@ -157,7 +157,7 @@ def test_gaps_out_of_range_are_refused() -> None:
     """Neither one gap nor their sum may leave the safe integers."""
     row = copy.deepcopy(ROW)
     row["data"]["dt"] = [SAFE + 1]
-    with pytest.raises(PackingError, match="a gap in data.dt is not a safe integer"):
+    with pytest.raises(PackingError, match=r"a gap in data\.dt is not a safe integer"):
         unpack([row])
     row["data"] |= {"dt": [-SAFE, -1], "args": ["", "", ""]}
     with pytest.raises(PackingError, match="out of the range"):

@@ -16,7 +16,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
-HELP = "serve the Agent Client Protocol (ACP) on stdin and stdout"
+HELP = """\
+Serve the Agent Client Protocol (ACP) on stdin and stdout, for an editor or any other client.
+
+  onetake acp --config examples/acp-agent/agent.yml
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -17,7 +17,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import argparse
 
-HELP = "show a composition as it really boots"
+HELP = """\
+Show a composition as it really boots: overlays applied, variables put in, every plugin resolved.
+
+  onetake config show examples/acp-agent/agent.snapshot.yml
+"""
 MASK = "(hidden)"
 
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|AUTH", re.IGNORECASE)
@@ -26,7 +30,7 @@ _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|AUTH", r
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     commands = parser.add_subparsers(dest="config_command", required=True, metavar="COMMAND")
-    show = commands.add_parser("show", help=HELP)
+    show = commands.add_parser("show", help="print the composition as YAML")
     show.add_argument("file", type=Path, metavar="FILE", help="a composition or an overlay")
 
 

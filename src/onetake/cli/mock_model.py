@@ -5,18 +5,20 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-HELP = "serve a scripted chat-completions endpoint"
-DESCRIPTION = """\
+HELP = """\
 Serve a chat-completions endpoint on loopback that answers from a script, and print its base URL when it is
 ready. It runs until it gets SIGTERM or SIGINT. A request that no reply fits is answered with HTTP 400, naming
-the request."""
+the request.
+
+  onetake mock-model --script replies.json --port 8080
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     from onetake.gateway import script
 
-    parser.description = f"{DESCRIPTION}\n\n{script.__doc__}"
+    parser.description = f"{HELP}\n{script.__doc__}"
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--script", type=Path, required=True, metavar="FILE", help="the script, a JSON file")
     parser.add_argument("--port", type=int, default=0, metavar="N", help="port; by default a free one")
