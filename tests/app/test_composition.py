@@ -285,7 +285,8 @@ def test_words_and_dates_are_texts_and_only_true_and_false_are_not(tmp_path: Pat
 
 
 def test_a_row_that_is_off_gets_the_variables_that_are_there() -> None:
-    config = {"id": "${A}", "models": ["${B:-m}", {"id": "${C:-x}y"}, 7], "base_url": "${GONE}", "text": "$${A} ${"}
+    models = ["${B:-m}", {"id": "${C:-x}y"}, 7]
+    config = {"id": "${A}", "models": models, "base_url": "${GONE}", "text": "$${A} ${"}
     assert fill_where_set(config, {"A": "deep", "C": "z"}) == {
         "id": "deep",
         "models": ["m", {"id": "zy"}, 7],

@@ -219,23 +219,28 @@ def test_any_number_of_sessions_replays_at_the_same_time(tmp_path: Path) -> None
         for number in dice.sample(range(4), 4):
             live = log(spawned(1, 1, names[number]))
             stage.logs.append(SessionLog(header(number + 2, parentSession=uid(1)), live))
-
-        async def converse(number: int, stage: Stage = stage, dice: random.Random = dice) -> str:
-            said = ""
-            for _ in range(3):
-                for _ in range(dice.randrange(4)):
-                    await asyncio.sleep(0)
-                async for chunk in stage.replay.stream(stage.request(uid(number + 2))):
-                    await asyncio.sleep(0)
-                    said += chunk.get("text", "")
-            return said
-
-        async def all_of_them(start: list[int] = dice.sample(range(4), 4)) -> dict[int, str]:  # noqa: B006
-            texts = await asyncio.gather(*map(converse, start))
-            return dict(zip(start, texts, strict=True))
-
-        assert asyncio.run(all_of_them()) == {n: f"{names[n]}1{names[n]}2{names[n]}3" for n in range(4)}
+        heard = asyncio.run(converse(stage, dice))
+        assert heard == {
+            number: "".join(f"{name}{step}" for step in (1, 2, 3)) for number, name in enumerate(names)
+        }
         assert not stage.violations.exists()
+
+
+async def converse(stage: Stage, dice: random.Random) -> dict[int, str]:
+    """What four children hear that make three calls each, all at the same time, in an order that dice decide."""
+
+    async def listen(number: int) -> str:
+        heard = ""
+        for _ in range(3):
+            for _ in range(dice.randrange(4)):
+                await asyncio.sleep(0)
+            async for chunk in stage.replay.stream(stage.request(uid(number + 2))):
+                await asyncio.sleep(0)
+                heard += chunk.get("text", "")
+        return heard
+
+    start = dice.sample(range(4), 4)
+    return dict(zip(start, await asyncio.gather(*map(listen, start)), strict=True))
 
 
 def test_a_closed_session_keeps_its_place(tmp_path: Path) -> None:
