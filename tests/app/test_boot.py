@@ -290,9 +290,9 @@ def test_the_prompt_knows_the_working_directory_and_nothing_else(folder: Path) -
 
     async def main() -> None:
         async with boot(composed(folder, rows + AGENT), environ={"HOME": "/nowhere"}) as ctx:
-            agent = await ctx.create_session(Path("/work/{cwd}"))
+            agent = await ctx.create_session(Path("/anywhere/{cwd}"))
             assert agent.request_header()["system"] == (
-                "In /work/{cwd}. Keep {braces} and /work/{cwd}.\n\nSecond."
+                "In /anywhere/{cwd}. Keep {braces} and /anywhere/{cwd}.\n\nSecond."
             )
 
     asyncio.run(main())
