@@ -17,7 +17,7 @@ from onetake.replay.plugin import Catalogue, ReplayConfig, load_recordings, repl
 from onetake.session.jsonl import encode_log
 from tests.fixture.logs import log, said
 
-ROWS = [
+ROWS: list[tuple[str, dict[str, Any]]] = [
     ("agent.yml: row 'shell'", {"timeout_s": 5}),
     (
         "agent.yml: row 'deepseek'",

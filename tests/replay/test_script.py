@@ -87,6 +87,7 @@ def test_a_compaction_summary_of_a_model_is_one_call() -> None:
 
 
 def test_other_compaction_summaries_are_no_calls() -> None:
+    data: Any
     for data in ({"llmStreamCall": False, "rawOutput": []}, {"rawOutput": []}, None):
         assert derive_replay_script(log(event("compaction/summary", data))) == []
     broken = derive_replay_script(
