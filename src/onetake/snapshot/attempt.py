@@ -85,6 +85,7 @@ async def write_scenario(
     after: list[Pins] = []
 
     async def write(harvests: list[Harvest]) -> Verdict:
+        from onetake.snapshot.pins import load_pins
         from onetake.snapshot.record import record_scenario
         from onetake.snapshot.refresh import refresh_scenario
         from onetake.snapshot.static import overlay_problems
@@ -100,29 +101,12 @@ async def write_scenario(
         write_one = record_scenario if mode == "record" else refresh_scenario
         verdict = await write_one(run_once, scenario, suite, dry_run=dry_run, pins=pins)
         if dry_run and verdict.ok and scenario.settings.pins_header:
-            after.append(_pins_after(harvests[-1], suite, scenario, pins))
+            after.append((pins or load_pins(suite)).with_sidecars(scenario.name, verdict.sidecars))
         return verdict
 
     outcome = await _guarded(suite, scenario, write)
     outcome.pins = after[0] if after else None
     return outcome
-
-
-def _pins_after(harvest: Harvest, suite: Suite, scenario: Scenario, pins: Pins | None) -> Pins:
-    """The pins of the suite with this scenario's sidecars as its run gave them."""
-    from onetake.snapshot.judge import read_committed
-    from onetake.snapshot.pins import Pin, Pins, load_pins, read_sidecar, sidecar_of
-    from onetake.snapshot.render import render
-
-    before = pins or load_pins(suite)
-    rendered = render(harvest, scenario, suite, before, read_committed(scenario.dir))
-    found = [pin for pin in before.all if pin.scenario != scenario.name]
-    for name, data in sorted(rendered.files.items()):
-        place = sidecar_of(name)
-        if place is not None:
-            kind, number = place
-            found.append(Pin(scenario.name, number, kind, read_sidecar(kind, data, name)))
-    return Pins(found, before.scenarios)
 
 
 def _skipped(suite: Suite, scenario: Scenario, reason: str) -> Outcome:

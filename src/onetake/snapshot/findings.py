@@ -66,6 +66,8 @@ class Verdict(msgspec.Struct, kw_only=True):
     """Pin names that the rendered headers carry."""
     written: list[str] = []
     """Files of the scenario's folder that record or refresh changed (in a dry run: would change)."""
+    sidecars: dict[str, bytes] = {}
+    """The sidecars of a pin as record or refresh made them (file name -> bytes), written or not."""
     changes: list[Difference] = []
     """What record or refresh changed (in a dry run: would change), old against new. No failure."""
 

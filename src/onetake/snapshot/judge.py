@@ -20,7 +20,7 @@ discards them, or keeps them as artifacts.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from onetake.snapshot import compare as comparing
@@ -30,6 +30,7 @@ from onetake.snapshot.harvest import Harvest
 from onetake.snapshot.pins import (
     Pins,
     Unpinned,
+    session_file,
     session_index,
     sidecar_of,
     with_full_names,
@@ -183,16 +184,17 @@ def _violation_text(violation: Mapping[str, object], harvest: Harvest) -> str:
 def unpinned_problem(unpinned: Unpinned, scenario: Scenario, suite: Suite) -> Problem:
     """A header that no pin holds, with the way out."""
     what = "system prompt" if unpinned.kind == "system" else "set of tool schemas"
-    if unpinned.committed is not None:
-        pin = unpinned.committed.scenario
-        remedy = (
-            f"refresh the pin first: {command('refresh', suite, pin)}; if this scenario's {what} is meant to "
-        )
-        remedy += (
-            f"differ from it, make this scenario a pin: pins_header = true in [scenarios.{scenario.name}]"
-        )
+    own_pin = f"pins_header = true in [scenarios.{scenario.name}]"
+    first = next((s for s in suite.scenarios.values() if s.settings.pins_header), None)
+    pin = suite.scenarios.get(unpinned.committed.scenario) if unpinned.committed is not None else first
+    if pin is None:
+        remedy = f"make this scenario a pin: {own_pin}"
     else:
-        remedy = f"make this scenario a pin: pins_header = true in [scenarios.{scenario.name}]"
+        mode = "record" if pin.recorded and not (pin.dir / session_file(0)).is_file() else "refresh"
+        remedy = (
+            f"{mode} the pin first: {command(mode, suite, pin.name)}; if this scenario's {what} is meant to "
+        )
+        remedy += f"be another one, make it a pin too: {own_pin}"
     return Problem(
         guard="unpinned-header",
         scenario=scenario.name,
@@ -233,13 +235,12 @@ def _pin_difference(unpinned: Unpinned, scenario: Scenario, suite: Suite) -> Dif
     )
 
 
-def apply_to(verdict: Verdict, rendered: Rendered) -> None:
-    """Take over what rendering found out."""
+def apply_to(verdict: Verdict, rendered: Rendered, scenario: Scenario, suite: Suite) -> None:
+    """Take over what rendering found, for a mode that writes: there a header without a pin is a problem."""
+    driven = not any(problem.guard == "drive" for problem in verdict.problems)
     verdict.problems += rendered.problems
+    if driven:  # else it would hide why the run failed
+        verdict.problems += [unpinned_problem(found, scenario, suite) for found in rendered.unpinned]
+    verdict.sidecars = {name: data for name, data in rendered.files.items() if sidecar_of(name) is not None}
     verdict.used_rules |= rendered.used_rules
     verdict.named_pins |= rendered.named_pins
-
-
-def stale(committed: Iterable[str], rendered: Mapping[str, bytes]) -> list[str]:
-    """Committed fixtures and expected files that a run no longer gives."""
-    return [name for name in committed if name not in rendered]

@@ -88,6 +88,17 @@ class Pins:
         wanted = _key(value)
         return [pin for pin in self.all if pin.kind == kind and _key(pin.value) == wanted]
 
+    def with_sidecars(self, scenario: str, files: Mapping[str, bytes]) -> Pins:
+        """These pins with a scenario's sidecars replaced, in the suite's order."""
+        new = [
+            Pin(scenario, place[1], place[0], read_sidecar(place[0], data, f"{scenario}/{name}"))
+            for name, data in files.items()
+            if (place := sidecar_of(name)) is not None
+        ]
+        pins = [pin for pin in self.all if pin.scenario != scenario] + new
+        order = {name: number for number, name in enumerate(self.scenarios)}
+        return Pins(sorted(pins, key=lambda pin: order[pin.scenario]), self.scenarios)
+
     def full_name(self, token: str) -> str:
         """A header token with the pin's name written out; other text as it is."""
         body = pin_of(token)

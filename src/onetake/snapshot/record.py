@@ -22,13 +22,11 @@ from onetake.snapshot.judge import (
     differences,
     harvest_problems,
     read_committed,
-    unpinned_problem,
 )
 from onetake.snapshot.mode import refuse_in_ci
 from onetake.snapshot.pins import Pins, load_pins, session_index
 from onetake.snapshot.refresh import RunOnce
 from onetake.snapshot.render import Rendered, render
-from onetake.snapshot.static import overlay_problems
 from onetake.snapshot.suite import Scenario, Suite
 
 REMEDY = "nothing was written: fence what varies, cover the value with a `mint` rule, or report a bug"
@@ -84,7 +82,6 @@ class _Recording:
         model_input = {name: data for name, data in plain.files.items() if session_index(name) is not None}
         if not model_input:
             self.verdict.problems.append(_no_log(self._scenario))
-        self.verdict.problems += overlay_problems(self._suite, self._scenario)
         self.verdict.problems += secret_problems(plain.files, self._scenario, self._suite, self._environ)
         return model_input
 
@@ -111,8 +108,7 @@ class _Recording:
         plain = render(harvest, scenario, suite, self._pins, self.committed)
         joined = render(harvest, scenario, suite, self._pins, self.committed, joined=True)
         self.verdict.problems += harvest_problems(harvest, suite, scenario)
-        apply_to(self.verdict, plain)
-        self.verdict.problems += [unpinned_problem(found, scenario, suite) for found in plain.unpinned]
+        apply_to(self.verdict, plain, scenario, suite)
         return plain, joined
 
     def _agree(self, one: Rendered, other: Rendered, what: str) -> None:

@@ -20,11 +20,10 @@ from onetake.snapshot.commit import commit
 from onetake.snapshot.execute import OVERRIDE_FILE
 from onetake.snapshot.findings import Problem, Verdict
 from onetake.snapshot.harvest import Harvest
-from onetake.snapshot.judge import apply_to, command, harvest_problems, read_committed, unpinned_problem
+from onetake.snapshot.judge import apply_to, command, harvest_problems, read_committed
 from onetake.snapshot.mode import refuse_in_ci
 from onetake.snapshot.pins import Pins, load_pins, session_index
 from onetake.snapshot.render import render
-from onetake.snapshot.static import overlay_problems
 from onetake.snapshot.suite import Scenario, Suite
 
 RunOnce = Callable[[str, Scenario, Path], Awaitable[Harvest]]
@@ -51,9 +50,7 @@ async def refresh_scenario(
     harvest = await run_once("refresh", scenario, scenario.dir)
     verdict = Verdict(scenario=scenario.name, problems=harvest_problems(harvest, suite, scenario))
     rendered = render(harvest, scenario, suite, pins or load_pins(suite), committed)
-    apply_to(verdict, rendered)
-    verdict.problems += [unpinned_problem(unpinned, scenario, suite) for unpinned in rendered.unpinned]
-    verdict.problems += overlay_problems(suite, scenario)
+    apply_to(verdict, rendered, scenario, suite)
     if not verdict.ok:
         return verdict
     files = {

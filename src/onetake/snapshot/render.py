@@ -72,7 +72,9 @@ def render(
         if not scenario.settings.model_turn:
             result.files[session_file(0)] = HEADER_ONLY
     if "requests" in surfaces:
-        logged = {index: requests.Logged(log.events) for index, log in enumerate(harvest.sessions)}
+        # A token stands for what the log says, so it says something only where the log is compared too.
+        logs = harvest.sessions if "log" in surfaces else []
+        logged = {index: requests.Logged(log.events) for index, log in enumerate(logs)}
         result.files[requests.FILE] = requests.render_requests(
             harvest.requests, harvest.bindings, logged, table.tokenize_value, namer.token, book["requests"]
         )

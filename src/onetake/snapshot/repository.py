@@ -21,7 +21,7 @@ from onetake.snapshot.findings import Problem
 from onetake.snapshot.pins import session_index
 from onetake.snapshot.secrets import find_secrets
 from onetake.snapshot.static import FAULT_GUARDS, static_problems
-from onetake.snapshot.suite import SUITE_FILE, load_suite
+from onetake.snapshot.suite import SUITE_FILE, is_suite, load_suite
 from onetake.snapshot.write import PENDING, recover
 
 _HEAD = 65536
@@ -46,7 +46,7 @@ def check_paths(paths: Sequence[Path]) -> Finding:
     files = [file for path in paths for file in repository_files(path)]
     in_suites: set[Path] = set()
     for file in files:
-        if file.name == SUITE_FILE:
+        if file.name == SUITE_FILE and is_suite(file):
             found.suites += 1
             in_suites.add(file.parent.resolve())
             found += _check_suite(file)

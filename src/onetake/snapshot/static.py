@@ -65,6 +65,8 @@ def static_problems(suite: Suite) -> list[Problem]:
 
 def overlay_problems(suite: Suite, scenario: Scenario) -> list[Problem]:
     """What is wrong with the overlay of a scenario (a problem of the suite when it is the suite's own)."""
+    if not boots_composition(suite):
+        return []
     live, snapshot = suite.live_config(scenario), suite.snapshot_config(scenario)
     name = scenario.name if scenario.settings.config is not None else None
     try:
@@ -81,6 +83,11 @@ def overlay_problems(suite: Suite, scenario: Scenario) -> list[Problem]:
         ]
     except UsageError as error:
         return [Problem(guard="unreadable", scenario=name, message=str(error), exit_code=2)]
+
+
+def boots_composition(suite: Suite) -> bool:
+    """Whether the agent is onetake, so that its config is a composition; others have their own formats."""
+    return any(Path(part).name in ("onetake", "onetake.exe") for part in suite.settings.agent.command)
 
 
 def _folder_problems(suite: Suite) -> Iterator[Problem]:

@@ -1,0 +1,174 @@
+"""Refresh: harness output is rewritten, model input is not, and nothing else is touched."""
+
+from __future__ import annotations
+
+import json
+
+from onetake.snapshot.refresh import chunk_problems
+from tests.snapshot.lab import Lab, failures, red
+
+
+def test_twice_changes_nothing(lab: Lab) -> None:
+    """What was recorded is what refresh would write."""
+    before = lab.files()
+    for _ in range(2):
+        outcomes = lab.refresh()
+        assert red(outcomes) == {}, failures(outcomes)
+        assert all(not outcome.verdict.written for outcome in outcomes.values())
+    assert lab.changed_since(before) == set()
+
+
+def test_one_scenario_only(lab: Lab) -> None:
+    """A change that shows everywhere is accepted where it was asked for."""
+    lab.break_agent("lost_event")
+    before = lab.files()
+    outcomes = lab.refresh("tools")
+    assert red(outcomes) == {}, failures(outcomes)
+    assert lab.changed_since(before) == {"tools/session.jsonl"}
+    assert set(red(lab.replay())) == {"hello", "echo", "fails"}
+
+
+def test_a_dry_run_knows_what_follows_from_a_pin(lab: Lab) -> None:
+    """The other scenarios are judged by the pin as it would be."""
+    lab.edit("agent.yml", "careful engineer", "cautious engineer")
+    before = lab.files()
+    outcomes = lab.refresh(dry_run=True)
+    assert red(outcomes) == {}, failures(outcomes)
+    assert outcomes["hello"].verdict.written == ["system-prompt.expected.md"]
+    assert [name for name, outcome in outcomes.items() if outcome.verdict.written] == ["hello"]
+    assert lab.changed_since(before) == set()
+
+
+def test_a_scenario_whose_pin_is_stale_is_refused(lab: Lab) -> None:
+    """Its header would name a text that is not the one it sent; the message says what to refresh first."""
+    lab.edit("agent.yml", "careful engineer", "cautious engineer")
+    before = lab.files()
+    outcomes = lab.refresh("tools")
+    assert red(outcomes) == {"tools": {"unpinned-header"}}
+    assert "refresh the pin first: onetake refresh" in failures(outcomes)
+    assert "-k hello" in failures(outcomes) and "+ You are a cautious engineer." in failures(outcomes)
+    assert lab.changed_since(before) == set()
+
+
+def test_a_scenario_with_a_prompt_of_its_own_becomes_a_pin(lab: Lab) -> None:
+    """Prompts and schemas are named independently: the schemas are still those of the first pin."""
+    (lab.folder / "other.yml").write_text((lab.folder / "agent.yml").read_text().replace("careful", "bold"))
+    overlay = (lab.folder / "agent.snapshot.yml").read_text().replace("agent.yml", "other.yml")
+    (lab.folder / "other.snapshot.yml").write_text(overlay)
+    lab.edit("snapshots/suite.toml", "[scenarios.tools]", '[scenarios.tools]\nconfig = "../other.yml"')
+    outcomes = lab.refresh("tools")
+    assert red(outcomes) == {"tools": {"unpinned-header"}}
+    assert "pins_header = true in [scenarios.tools]" in failures(outcomes)
+    lab.edit("snapshots/suite.toml", "[scenarios.tools]", "[scenarios.tools]\npins_header = true")
+    before = lab.files()
+    outcomes = lab.refresh("tools")
+    assert red(outcomes) == {}, failures(outcomes)
+    assert lab.changed_since(before) == {
+        "tools/session.jsonl",
+        "tools/requests.expected.jsonl",
+        "tools/system-prompt.expected.md",
+    }
+    header = next(
+        json.loads(line)["data"]["header"]
+        for line in (lab.snapshots / "tools/session.jsonl").read_text().split("\n")
+        if '"request/header"' in line
+    )
+    assert (header["system"], header["tools"]) == ("{{system:tools}}", "{{tools:hello}}")
+    assert red(lab.replay()) == {}
+
+
+def test_unnamed_tokens_are_read_and_written_with_their_name(lab: Lab) -> None:
+    """`{{system}}` means the suite's only pin."""
+    for name in ("session.jsonl", "requests.expected.jsonl"):
+        lab.edit(f"snapshots/tools/{name}", "{{system:hello}}", "{{system}}")
+        lab.edit(f"snapshots/tools/{name}", "{{tools:hello}}", "{{tools}}")
+    assert red(lab.replay()) == {}
+    before = lab.files()
+    assert red(lab.refresh("tools")) == {}
+    assert lab.changed_since(before) == {"tools/session.jsonl", "tools/requests.expected.jsonl"}
+    assert "{{system}}" not in (lab.snapshots / "tools/session.jsonl").read_text()
+
+
+def test_recorded_gaps_stay(lab: Lab) -> None:
+    """They are the recording's, and no replay has them."""
+    path = lab.snapshots / "hello/session.jsonl"
+    lines = path.read_text().split("\n")
+    row = next(number for number, line in enumerate(lines) if line.startswith('{"type":"text-chunks"'))
+    record = json.loads(lines[row])
+    record["data"]["dt"] = [7] * len(record["data"]["dt"])
+    lines[row] = json.dumps(record, separators=(",", ":"))
+    path.write_text("\n".join(lines))
+    before = lab.files()
+    assert red(lab.replay("hello")) == {}
+    lab.break_agent("lost_event")
+    assert red(lab.refresh("hello")) == {}
+    assert lab.changed_since(before) == {"hello/session.jsonl"}
+    assert '"dt":[7' in path.read_text()
+
+
+def test_what_the_model_said_is_never_rewritten(lab: Lab) -> None:
+    """An agent that logs other chunks than it got is refused."""
+    lab.break_agent("changed_chunks")
+    before = lab.files()
+    outcomes = lab.refresh("hello")
+    assert "chunks-changed" in red(outcomes)["hello"], failures(outcomes)
+    assert "refresh would change what the model said" in failures(outcomes)
+    assert lab.changed_since(before) == set()
+
+
+def test_recorded_calls_may_not_vanish(lab: Lab) -> None:
+    """A fixture of a child that no longer runs holds model input too."""
+    suite = lab.suite
+    hello = suite.scenarios["hello"]
+    fixture = (lab.snapshots / "hello/session.jsonl").read_bytes()
+    found = chunk_problems(
+        {"session.jsonl": fixture, "session.1.jsonl": fixture}, {"session.jsonl": fixture}, hello, suite
+    )
+    assert [(p.guard, p.file) for p in found] == [("chunks-changed", "hello/session.1.jsonl")] * 2
+    assert "no call now" in found[0].message
+
+
+def test_an_override_may_say_something_else(lab: Lab) -> None:
+    """What it replaces is no model input."""
+    path = lab.snapshots / "fails/replay.override.json"
+    entry = {"kind": "throw", "message": "down", "code": "SERVER", "chunks": []}
+    entry["chunks"] = [{"type": "block-start", "index": 0, "blockType": "text"}]
+    path.write_text(json.dumps([entry]))
+    assert "log" in red(lab.replay("fails"))["fails"]
+    outcomes = lab.refresh("fails")
+    assert red(outcomes) == {}, failures(outcomes)
+    path.write_text(json.dumps({"patches": [{"at": 0, "entry": {**entry, "message": "still down"}}]}))
+    outcomes = lab.refresh("fails")
+    assert red(outcomes) == {}, failures(outcomes)
+    assert red(lab.replay("fails")) == {}
+
+
+def test_a_secret_in_harness_output_is_refused(lab: Lab) -> None:
+    """Refresh writes files as record does, and looks at them as record does."""
+    lab.break_agent("leaked_key")
+    before = lab.files()
+    outcomes = lab.refresh("hello")
+    assert red(outcomes) == {"hello": {"secret"}}, failures(outcomes)
+    assert "bearer token" in failures(outcomes)
+    assert lab.changed_since(before) == set()
+
+
+def test_missing_expected_files_are_written(lab: Lab) -> None:
+    """A new surface, or a lost file, needs no recording."""
+    before = lab.files()
+    (lab.snapshots / "hello/stdout.expected.jsonl").unlink()
+    (lab.snapshots / "opened/session.jsonl").unlink()
+    assert red(lab.replay("hello or opened")) == {"hello": {"missing-file"}, "opened": {"missing-file"}}
+    assert red(lab.refresh("hello or opened")) == {}
+    assert lab.changed_since(before) == set()
+
+
+def test_a_log_that_is_not_compared_stays_as_it_is(lab: Lab) -> None:
+    """Its scenario says that it is not stable; requests then spell out what the log would have vouched for."""
+    lab.edit("snapshots/suite.toml", "[scenarios.tools]", "[scenarios.tools]\ncompares_log = false")
+    lab.break_agent("lost_event")
+    before = lab.files()
+    assert red(lab.refresh("tools")) == {}
+    assert lab.changed_since(before) == {"tools/requests.expected.jsonl"}
+    assert "one\\n" in (lab.snapshots / "tools/requests.expected.jsonl").read_text()
+    assert red(lab.replay("tools")) == {}
