@@ -225,7 +225,7 @@ def test_any_number_of_sessions_replays_at_the_same_time(tmp_path: Path) -> None
 
 
 async def converse(stage: Stage, dice: random.Random) -> dict[int, str]:
-    """What four children hear that make three calls each, all at the same time, in an order that dice decide."""
+    """What four children hear that make three calls each at the same time, in an order of chance."""
 
     async def listen(number: int) -> str:
         heard = ""
