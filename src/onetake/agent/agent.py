@@ -164,8 +164,7 @@ class Agent:
 
     async def when_idle(self) -> None:
         """Wait until nothing is in work or queued. Raises StoreError when the log could not be written."""
-        while self._worker is not None:
-            await asyncio.shield(self._worker)
+        await self._finished()
         if self._failure is not None:
             failure, self._failure = self._failure, None
             raise failure
@@ -176,20 +175,21 @@ class Agent:
             await self._writer.flush()
 
     async def close(self, reason: dict[str, Any] | None = None) -> None:
-        """Cancel what runs, durably drop what is queued, flush and close the log. Closing twice is fine."""
+        """Cancel what runs, durably drop what is queued, flush and close the log. Closing twice is fine.
+
+        Raises StoreError when the log cannot be written to its end.
+        """
         if self._disposed:
             return
         self._disposed = True
         reason = reason or {"kind": "shutdown"}
         self.cancel(reason)
-        try:
-            await self.when_idle()
-        finally:
-            for target in ("next-step", "next-turn"):
-                for message in self.inbox.cancel(target):
-                    self._settle(message["id"], {"kind": "aborted", "reason": reason})
-            if self._writer is not None:
-                await self._writer.close()
+        await self._finished()
+        for target in ("next-step", "next-turn"):
+            for message in self.inbox.cancel(target):
+                self._settle(message["id"], {"kind": "aborted", "reason": reason})
+        if self._writer is not None:
+            await self._writer.close()
 
     # -- the worker ----------------------------------------------------------------------------------------
 
@@ -207,6 +207,10 @@ class Agent:
         finally:
             self._cancellable = False
             self._worker = None
+
+    async def _finished(self) -> None:
+        while self._worker is not None:
+            await asyncio.shield(self._worker)
 
     async def _run_turn(self) -> None:
         self._turns += 1

@@ -29,7 +29,7 @@ class Updates:
 
     def __init__(self, *, stream: bool) -> None:
         self._stream = stream
-        self._streamed: set[Any] = set()
+        self._streamed: set[int] = set()
 
     def of(self, event: Event) -> list[Update]:
         """The updates that an event is to its client; most events are none."""
@@ -48,14 +48,16 @@ class Updates:
 
     def _chunk(self, chunk: dict[str, Any]) -> list[Update]:
         kind, index = chunk.get("type"), chunk.get("index")
+        if kind == "finish":
+            self._streamed.clear()
+        if type(index) is not int:  # malformed, as the assembler sees it
+            return []
         if kind == "text-delta" or kind == "reasoning-delta":
             self._streamed.add(index)
             return _said(kind.removesuffix("-delta"), chunk.get("text"))
         if kind == "block-end" and index not in self._streamed:
             block = chunk.get("block")
             return _said(block.get("type"), block.get("text")) if isinstance(block, dict) else []
-        if kind == "finish":
-            self._streamed.clear()
         return []
 
 
@@ -65,7 +67,7 @@ def _committed(data: dict[str, Any]) -> list[Update]:
 
 
 def _said(block_type: Any, text: Any) -> list[Update]:
-    name = _CHUNK_UPDATES.get(block_type)
+    name = _CHUNK_UPDATES.get(block_type) if isinstance(block_type, str) else None
     if name is None or not isinstance(text, str) or not text:
         return []
     return [{"sessionUpdate": name, "content": {"type": "text", "text": text}}]
