@@ -16,6 +16,14 @@ from onetake.snapshot.suite import Suite, load_suite
 
 FAKE_AGENT = Path(__file__).parent / "fake_agent.py"
 HEADER = '{"type":"session","version":0,"id":"{{sessionId}}","createdAt":0,"delegationDepth":0}\n'
+LIVE = "- {id: model, use: openai-chat, config: {id: p, base_url: 'http://127.0.0.1:9', models: [m]}}\n"
+"""The fake agent reads no composition, but the guards do."""
+OVERLAY = """\
+base: agent.yml
+patches:
+  - {id: model, disabled: true}
+  - {insert: [{id: replay, use: replay}], after: model}
+"""
 OPENING: list[dict[str, Any]] = [{"op": "initialize"}, {"op": "newSession"}]
 
 
@@ -32,8 +40,8 @@ def make_suite(
 ) -> Suite:
     """A suite with one folder per scenario; every scenario is authored and makes no recorded call."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name in ("agent.yml", "agent.snapshot.yml"):
-        (folder / name).write_text("# the fake agent reads no configuration\n")
+    (folder / "agent.yml").write_text(LIVE)
+    (folder / "agent.snapshot.yml").write_text(OVERLAY)
     lines = [
         "[suite]",
         suite,

@@ -77,7 +77,7 @@ def test_every_op_of_the_corpus_is_read(shared_dir: Path) -> None:
         ('{"steps": [{"op": "initialize"}], "permissionAnswers": ["yes"]}', "at `$.permissionAnswers[0]`"),
         ('{"steps": [{"op": "waitForFile", "path": "x", "timeout": 3}]}', "unknown field `timeout`"),
         ('{"steps": []}', "`steps` is empty, so the scenario would test nothing"),
-        ('{"steps": [', "truncated"),
+        ('{"steps": [', "expecting value (byte 11)"),
     ],
 )
 def test_what_is_not_understood_is_refused(tmp_path: Path, document: str, message: str) -> None:

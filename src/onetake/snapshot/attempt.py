@@ -125,9 +125,10 @@ async def _guarded(
     kept = None
     artifacts.clear(suite, scenario)
     try:
-        if missing:
-            raise UsageError(f"needs {', '.join(missing)}: a CI machine must have it, or nothing is tested")
         try:
+            if missing:
+                needed = ", ".join(missing)
+                raise UsageError(f"needs {needed}: a CI machine must have it, or nothing is tested")
             verdict = await work(harvests)
         except Refused as refused:
             verdict = Verdict(scenario=scenario.name, problems=refused.problems)

@@ -11,6 +11,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from onetake import jsontext
 from onetake.errors import UsageError
 
 
@@ -174,7 +175,6 @@ LogStep = (
 """Ops that wait for something in the session log; `check` refuses them for agents without one."""
 
 _OPS = [op.__struct_config__.tag for op in get_args(Step)]
-_decoder = msgspec.json.Decoder(Script)
 
 
 def load_script(path: Path) -> Script:
@@ -184,8 +184,8 @@ def load_script(path: Path) -> Script:
     except OSError as error:
         raise UsageError(f"{path}: cannot read the script of the scenario: {error.strerror}") from error
     try:
-        script = _decoder.decode(raw)
-    except msgspec.DecodeError as error:
+        script = msgspec.convert(jsontext.loads(raw), Script)
+    except (jsontext.JsonError, msgspec.ValidationError) as error:
         known = f"; known ops: {', '.join(_OPS)}" if str(error).endswith(".op`") else ""
         raise UsageError(f"{path}: {error}{known}") from error
     if not script.steps:
