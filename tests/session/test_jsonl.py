@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -106,6 +108,31 @@ def test_an_oddly_spelled_delta_is_not_packed(odd: bytes) -> None:
     packed = rewrite(read_log(raw, "log"), packed=True, project=True)
     row_line = b'{"type":"text-chunks","data":{"turn":1,"step":1,"index":0,"dt":[0,0],"texts":["a","a","a"]}}'
     assert packed == lines(row_line, odd, row_line)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_deep_nesting_is_rewritten_or_refused(packed: bool) -> None:
+    """At no depth does a record that can be read crash the rewriting."""
+    refused = 0
+    for depth in range(300, 1100, 7):
+        deep = b"[" * depth + b"]" * depth
+        line = b'{ "seq":0,"type":"assistant/chunk","data":%s}' % deep
+        try:
+            log = read_log(lines(line), "log")
+        except UsageError as error:
+            assert "nested too deeply to read" in str(error)
+            continue
+        try:
+            assert deep in called_from(150, lambda log=log: rewrite(log, packed=packed, project=packed))
+        except UsageError as error:
+            assert "a record is nested too deeply to be rewritten" in str(error)
+            refused += 1
+    assert refused or sys.version_info >= (3, 12), "there, C code has a limit of its own"
+
+
+def called_from(depth: int, function: Callable[[], bytes]) -> bytes:
+    """Call `function` so many calls deeper, where less of the limit is left."""
+    return called_from(depth - 1, function) if depth else function()
 
 
 def test_a_row_that_a_flush_split_is_joined_by_pack() -> None:

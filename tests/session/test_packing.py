@@ -166,6 +166,16 @@ def test_gaps_out_of_range_are_refused() -> None:
     assert [event["time"] for event in unpack([row])] == [0, SAFE, 0]
 
 
+def test_a_row_of_one_and_half_an_envelope_are_read() -> None:
+    """No writer makes them, but they say all that is needed."""
+    row = {
+        "type": "text-chunks",
+        "seq0": 0,
+        "data": {"turn": 1, "step": 1, "index": 0, "dt": [], "texts": ["a"]},
+    }
+    assert unpack([row]) == [delta(0, "a")]
+
+
 def test_projected_records_are_counted() -> None:
     """An absent seq is the number of events so far; an absent time is 0; each row starts at 0."""
     row = {"type": "text-chunks", "data": {"turn": 1, "step": 1, "index": 0, "dt": [5], "texts": ["a", "b"]}}

@@ -145,6 +145,20 @@ def test_events_are_written_in_time_without_a_flush(
     asyncio.run(main())
 
 
+def test_an_abandoned_writer_writes_nothing(store: SessionStore) -> None:
+    """Also not later, from its timer."""
+
+    async def main() -> None:
+        log = started_turn()
+        writer = store.open(log)
+        writer.abandon()
+        await asyncio.sleep(0)
+        assert writer._timer is None
+        assert store.logs() == []
+
+    asyncio.run(main())
+
+
 class Disk:
     """A disk that is full from the moment it is told so, after `room` more bytes of a write."""
 

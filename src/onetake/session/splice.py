@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 
-from onetake.jsontext import JsonError
 from onetake.session.events import Event
 
 _HEAD = re.compile(rb'\{"type":"[^"\\]*"')
@@ -61,20 +60,16 @@ def _members(text: str) -> list[tuple[str, int, int]]:
     decoder = JSONDecoder(parse_float=str, parse_int=str)
     found: list[tuple[str, int, int]] = []
     at = _skip(text, _skip(text, 0) + 1)
-    while text[at] == '"':
+    while True:
         start = at
         key, at = scanstring(text, at + 1)
         at = _skip(text, _skip(text, at) + 1)
-        try:
-            _, at = decoder.raw_decode(text, at)
-        except RecursionError:
-            raise JsonError("nested too deeply to read", 0) from None
+        _, at = decoder.raw_decode(text, at)
         found.append((key, start, at))
         at = _skip(text, at)
         if text[at] == "}":
-            break
+            return found
         at = _skip(text, at + 1)
-    return found
 
 
 def _skip(text: str, at: int) -> int:
