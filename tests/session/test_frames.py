@@ -79,4 +79,16 @@ def test_a_frame_that_claims_to_be_longer_is_damage_when_frames_follow() -> None
     """A wrong length must not make the frames behind it look like the rest of one."""
     words = [f"word{number * number % 97} " for number in range(2000)]
     long = bytearray(compress(" ".join(words).encode() + b"\n"))
-    size = 4 + 1 + 2  # the block header is behind magic, descriptor and content size
+    long[4 + 1 + 2 + 1] ^= 0x20  # in the block header, behind magic, descriptor and size: 1024 bytes more
+    torn = read_image(FRAMES[0] + bytes(long), "log").torn
+    assert torn is not None, "without a frame behind it, it cannot be told from a torn one"
+    for between in (b"", MAGIC):
+        with pytest.raises(UsageError, match=r"frame 1 \(byte"):
+            read_image(FRAMES[0] + bytes(long) + between + FRAMES[1], "log")
+
+
+def test_plain_lines_are_cut_at_the_last_newline() -> None:
+    """Without compression, what follows the last newline is the torn tail."""
+    assert read_image(b"a\nb\n", "log") == Image(b"a\nb\n", 4, None, compressed=False)
+    assert read_image(b"a\nb", "log") == Image(b"a\n", 2, TornTail(2, 1), compressed=False)
+    assert read_image(b"", "log").text == b""
