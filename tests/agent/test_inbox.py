@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from onetake.agent.agent import Agent, AgentConfig
@@ -181,5 +182,5 @@ def test_closing_before_the_first_turn_drops_its_message(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("field", ["max_steps", "parallel_tools"])
 def test_limits_must_be_positive(field: str) -> None:
-    with pytest.raises(ValueError, match=f"`{field}` must be at least 1"):
-        AgentConfig(provider="p", model="m", **{field: 0})
+    with pytest.raises(msgspec.ValidationError, match=f"`{field}` must be at least 1"):
+        msgspec.convert({"provider": "p", "model": "m", field: 0}, AgentConfig)

@@ -13,7 +13,7 @@ from onetake.agent.agent import Agent
 from onetake.agent.loop import UnloggedInput, check_model_input
 from onetake.model.failures import ModelFailure, failure
 from onetake.session.history import derive_messages
-from onetake.tools.registry import ToolContext
+from onetake.tools.registry import ToolContext, ToolResult
 from tests.agent.fakes import (
     FakeProvider,
     Gate,
@@ -44,9 +44,9 @@ def play(script: list[list[Item]], tmp_path: Path, steps: Play, **config: Any) -
 def test_a_text_turn_has_the_agreed_event_order(tmp_path: Path) -> None:
     async def steps(agent: Agent, provider: FakeProvider) -> None:
         message_id = agent.followup("hello")
-        assert agent.status == "running"
+        before: str = agent.status
         await agent.when_idle()
-        assert agent.status == "idle"
+        assert (before, agent.status) == ("running", "idle")
         assert types(agent) == [
             "agent/inbox/spliced",
             "turn/start",
@@ -537,3 +537,42 @@ def test_adapter_state_stays_on_the_message(tmp_path: Path) -> None:
         tmp_path,
         steps,
     )
+
+
+def test_facts_for_surfaces_are_logged_beside_the_result(tmp_path: Path) -> None:
+    async def steps(agent: Agent, provider: FakeProvider) -> None:
+        async def measure(arguments: Any, ctx: ToolContext) -> ToolResult:
+            return ToolResult(content=[{"type": "text", "text": "x"}], meta={"exit": 0})
+
+        add_tool(agent.ctx, "measure", measure)
+        await agent.ask("go")
+        (result,) = events(agent, "tool/result")
+        assert list(result) == ["turn", "step", "message", "meta"] and result["meta"] == {"exit": 0}
+
+    play([calls(("a", "measure", "{}")), says("b")], tmp_path, steps)
+
+
+def test_a_loop_that_is_torn_down_takes_the_running_work_with_it(tmp_path: Path) -> None:
+    ended: list[str] = []
+
+    async def main() -> None:
+        gate = Gate()
+
+        async def wait(arguments: Any, ctx: ToolContext) -> None:
+            try:
+                await gate.pass_through()
+            finally:
+                ended.append("tool")
+
+        async with agent_with([calls(("a", "wait", "{}"))], tmp_path) as (agent, _):
+            add_tool(agent.ctx, "wait", wait)
+            agent.followup("go")
+            await gate.reached.wait()
+            assert agent._worker is not None
+            agent._worker.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await agent.when_idle()
+            assert ended == ["tool"] and agent.status == "idle"
+            assert results(agent)[0][3] == "ABORTED"
+
+    asyncio.run(main())

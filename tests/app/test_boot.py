@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 import msgspec
+from onetake.errors import AgentError
 from onetake.model.registry import ModelInfo
 
 seen = []
@@ -59,6 +60,11 @@ class Holder:
 @asynccontextmanager
 async def broken(ctx, config: Options):
     raise ZeroDivisionError("oops")
+    yield
+
+@asynccontextmanager
+async def gone(ctx, config: Options):
+    raise AgentError("the server of row x is gone")
     yield
 
 @asynccontextmanager
@@ -153,6 +159,11 @@ def test_a_plugin_that_fails_to_start_undoes_those_before_it(folder: Path) -> No
         asyncio.run(booted(composed(folder, rows)))
 
 
+def test_an_error_that_a_plugin_reports_itself_keeps_its_kind(folder: Path) -> None:
+    with pytest.raises(AgentError, match="the server of row x is gone"):
+        asyncio.run(booted(composed(folder, '- {id: x, use: "LOCAL:gone"}\n')))
+
+
 def test_nothing_starts_when_a_later_row_is_wrong(folder: Path) -> None:
     rows = "- {id: one, use: 'LOCAL:note'}\n- {id: two, use: 'LOCAL:note', config: {nme: 1}}\n"
     assert refused(folder, rows) == "F/agent.yml: row 'two': config: unknown key 'nme'; did you mean 'name'?"
@@ -207,6 +218,11 @@ def test_nothing_starts_when_a_later_row_is_wrong(folder: Path) -> None:
         (
             "{id: x, use: openai-chat, config: {id: p, base_url: http://x, models: [m], dialect: {a: 1}}}",
             "config: dialect: unknown key 'a'; there is 'extra', 'max_tokens_field', 'pass_reasoning'",
+        ),
+        (
+            "{id: x, use: openai-chat, config: "
+            "{id: p, base_url: http://x, models: [m], dialect: {extra: 1}}}",
+            "config: dialect: Expected `object`, got `int` - at `$.extra`",
         ),
         ("{id: x, use: prompt, config: {sections: [{name: a, text: b, txt: c}]}}", "unknown field `txt`"),
     ],

@@ -141,6 +141,12 @@ class Client:
         return self
 
     def __exit__(self, *_: object) -> None:
+        # Gently first: a killed agent cannot report its coverage.
+        if self.process.stdin is not None:
+            with suppress(BrokenPipeError):
+                self.process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(10)
         self.process.kill()
         self.process.wait()
         for stream in (self.process.stdin, self.process.stdout, self._stderr):

@@ -360,3 +360,20 @@ def test_a_broken_composition_is_reported_on_stderr_with_exit_code_2(tmp_path: P
     assert done.returncode == 2 and done.stdout == b""
     assert b"agent.yml: row 'a': use: there is no plugin 'nope'" in done.stderr
     assert b"Traceback" not in done.stderr
+
+
+def test_other_spellings_of_the_arguments_work_too(tmp_path: Path) -> None:
+    program = command(write_agent(tmp_path))[:-2]
+    config = f"--config={tmp_path / 'agent.yml'}"
+    frame = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":1}}\n'
+    done = subprocess.run(
+        [*program, config],
+        input=frame,
+        capture_output=True,
+        env=environment(tmp_path),
+        timeout=60,
+        check=True,
+    )
+    assert done.returncode == 0 and json.loads(done.stdout)["id"] == 1
+    done = subprocess.run(program, capture_output=True, env=environment(tmp_path), timeout=60)
+    assert done.returncode == 2 and b"--config" in done.stderr
