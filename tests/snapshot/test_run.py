@@ -252,10 +252,10 @@ def test_an_authored_scenario_is_skipped_by_record(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make_suite(tmp_path, {"one": OPENING})
-    assert cli.main(["record", str(tmp_path)]) == 0
+    assert cli.main(["record", str(tmp_path)]) == 2
     out = capsys.readouterr().out
     assert "skipped one  0.00 s  authored, never re-recorded" in out
-    assert "record: 1 skipped, 0 files changed in " in out
+    assert "record: 1 skipped, 0 files changed, so nothing ran in " in out
 
 
 def test_a_missing_program_skips_here_and_fails_in_ci(

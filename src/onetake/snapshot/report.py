@@ -86,7 +86,9 @@ class Reporter:
             )
         if any(outcome.name is None for outcome in outcomes):
             parts.append("suite-wide problems")
-        bad = any(not outcome.verdict.ok for outcome in outcomes)
+        if nothing_ran(outcomes):
+            parts.append("so nothing ran")
+        bad = exit_code(outcomes) != 0
         text = f"{self._mode}: {', '.join(parts)} in {seconds:.2f} s"
         return self._paint(text, _RED if bad else _GREEN)
 
@@ -117,8 +119,13 @@ def count(outcomes: Sequence[Outcome]) -> dict[str, int]:
 
 
 def exit_code(outcomes: Sequence[Outcome]) -> int:
-    """The highest wins."""
-    return max((outcome.exit_code for outcome in outcomes), default=0)
+    """The highest wins; a run in which nothing ran is wrong usage, and no success."""
+    return max((outcome.exit_code for outcome in outcomes), default=0) or 2 * nothing_ran(outcomes)
+
+
+def nothing_ran(outcomes: Sequence[Outcome]) -> bool:
+    """Whether every scenario was skipped."""
+    return all(outcome.skipped for outcome in outcomes)
 
 
 def as_json(outcomes: Sequence[Outcome], mode: str, seconds: float) -> dict[str, Any]:

@@ -1,0 +1,263 @@
+"""pytest over suites: items, failures, options of pytest itself, xdist, modes, suite-wide checks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from onetake import cli
+from onetake.snapshot.guards import STATIC_GUARDS
+from tests.snapshot.driving import make_suite, prompts
+
+STDOUT_ONLY = 'surfaces = ["stdout"]'
+
+
+@pytest.fixture(autouse=True)
+def no_ci(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CI", "ONETAKE_SNAPSHOT"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Iterator[Path]:
+    """A suite of three scenarios that replay green."""
+    folder = tmp_path / "suite"
+    make_suite(folder, {name: prompts("hello") for name in ("one", "two", "three")}, suite=STDOUT_ONLY)
+    assert cli.main(["refresh", str(folder)]) == 0
+    yield folder
+
+
+def run_pytest(folder: Path, *arguments: str, **environ: str) -> tuple[int, str]:
+    """Exit code and output of pytest in a process of its own, away from this project's configuration."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:hypothesispytest",
+        "--rootdir",
+        str(folder),
+        *arguments,
+    ]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    done = subprocess.run(
+        command, cwd=folder, env=environment | environ, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def change(folder: Path, name: str, old: bytes = b"HELLO", new: bytes = b"GOODBYE") -> None:
+    path = folder / name / "stdout.expected.jsonl"
+    path.write_bytes(path.read_bytes().replace(old, new))
+
+
+def test_one_test_per_scenario_and_one_per_guard(suite: Path) -> None:
+    code, out = run_pytest(suite, "--collect-only", "-q", "suite.toml")
+    assert code == 0
+    assert out.split("\n\n")[0].split("\n") == [
+        *(f"suite.toml::{name}" for name in ("one", "two", "three")),
+        *(f"suite.toml::guard:{guard}" for guard in STATIC_GUARDS),
+    ]
+    code, out = run_pytest(suite)
+    assert code == 0
+    assert f"{3 + len(STATIC_GUARDS)} passed" in out
+
+
+def test_a_failure_lists_every_surface_and_no_traceback(tmp_path: Path) -> None:
+    folder = tmp_path / "suite"
+    make_suite(folder, {"one": prompts("hello")}, suite='surfaces = ["stdout", "requests", "log"]')
+    assert cli.main(["refresh", str(folder)]) == 0
+    for path in (folder / "one").glob("*.jsonl"):
+        path.write_bytes(path.read_bytes().replace(b"HELLO", b"BYE").replace(b'"hello"', b'"bye"'))
+    change(folder, "one", b"HELLO", b"GOODBYE")
+    requests = folder / "one" / "requests.expected.jsonl"
+    requests.write_bytes(requests.read_bytes().replace(b'"purpose":"main"', b'"purpose":"title"'))
+    code, out = run_pytest(folder)
+    assert code == 1
+    for surface, file in (
+        ("stdout", "stdout.expected"),
+        ("requests", "requests.expected"),
+        ("log", "session"),
+    ):
+        assert f"{surface}: one/{file}.jsonl" in out
+    assert "accept: onetake refresh" in out
+    assert "kept: .onetake/failed/one" in out
+    assert "Traceback" not in out and "pytest_plugin.py" not in out
+    assert "FAILED suite.toml::one" in out
+
+
+def test_k_x_and_lf(suite: Path) -> None:
+    change(suite, "one")
+    change(suite, "two")
+    code, out = run_pytest(suite, "-k", "three")
+    assert code == 0 and "1 passed, 18 deselected" in out
+    code, out = run_pytest(suite, "-x")
+    assert code == 1 and "1 failed" in out and "passed" not in out
+    run_pytest(suite, "-p", "cacheprovider")
+    change(suite, "one", b"GOODBYE", b"HELLO")
+    code, out = run_pytest(suite, "-p", "cacheprovider", "--lf")
+    assert code == 1 and "1 failed, 1 passed" in out
+
+
+def test_junit(suite: Path) -> None:
+    change(suite, "two")
+    code, _ = run_pytest(suite, "--junitxml", "report.xml")
+    assert code == 1
+    cases = {case.get("name"): case for case in ElementTree.parse(suite / "report.xml").iter("testcase")}
+    assert [name for name, case in cases.items() if case.find("failure") is not None] == ["two"]
+    failure = cases["two"].find("failure")
+    assert failure is not None and "GOODBYE" in str(failure.text)
+
+
+def test_xdist_runs_scenarios_side_by_side(suite: Path) -> None:
+    change(suite, "two")
+    code, out = run_pytest(suite, "-n", "2")
+    assert code == 1
+    assert f"1 failed, {2 + len(STATIC_GUARDS)} passed" in out
+    assert "GOODBYE" in out
+
+
+def test_a_broken_guard_fails_its_own_test_only(suite: Path) -> None:
+    (suite / "forgotten").mkdir()
+    code, out = run_pytest(suite)
+    assert code == 1
+    assert f"1 failed, {2 + len(STATIC_GUARDS)} passed" in out
+    assert "FAILED suite.toml::guard:orphan-folder" in out
+    assert "the folder is no scenario of this suite" in out
+
+
+def test_a_missing_fixture_fails_guard_and_scenario(suite: Path) -> None:
+    (suite / "two" / "session.jsonl").unlink()
+    code, out = run_pytest(suite)
+    assert code == 1
+    assert "FAILED suite.toml::two" in out
+    assert "FAILED suite.toml::guard:missing-file" in out
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+def test_a_rule_that_never_matches_makes_a_full_run_red(suite: Path, workers: tuple[str, ...]) -> None:
+    with (suite / "suite.toml").open("a") as file:
+        file.write("[normalize.stdout]\nmask = [{ pattern = 'pid [0-9]+', with = 'pid N' }]\n")
+    code, out = run_pytest(suite, *workers)
+    assert code == 1
+    assert "snapshot suites as a whole" in out
+    assert "[unused-rule]" in out
+    assert f"{3 + len(STATIC_GUARDS)} passed" in out
+    code, out = run_pytest(suite, *workers, "-k", "one or two or guard")
+    assert code == 0
+    assert "snapshot suites as a whole" not in out
+
+
+def test_a_malformed_suite_is_a_collection_error(suite: Path) -> None:
+    with (suite / "suite.toml").open("a") as file:
+        file.write("[scenarios.four]\npin_header = true\n")
+    code, out = run_pytest(suite)
+    assert code == 2
+    assert "[scenarios.four]: Object contains unknown field `pin_header`" in out
+
+
+def test_a_suite_toml_of_another_tool_is_no_test(tmp_path: Path) -> None:
+    (tmp_path / "suite.toml").write_text("[golf]\nclubs = 3\n")
+    code, out = run_pytest(tmp_path)
+    assert code == 5
+    assert "no tests ran" in out
+
+
+@pytest.mark.parametrize("how", ["variable", "option"])
+def test_refresh_writes_and_the_next_run_is_green(suite: Path, how: str) -> None:
+    change(suite, "two")
+    if how == "variable":
+        code, out = run_pytest(suite, ONETAKE_SNAPSHOT="refresh")
+    else:
+        code, out = run_pytest(suite, "--onetake-mode", "refresh", ONETAKE_SNAPSHOT="replay")
+    assert code == 0
+    assert "3 passed" in out
+    assert b"HELLO" in (suite / "two" / "stdout.expected.jsonl").read_bytes()
+    assert run_pytest(suite)[0] == 0
+
+
+def test_record_skips_what_is_authored(suite: Path) -> None:
+    code, out = run_pytest(suite, "-rs", ONETAKE_SNAPSHOT="record")
+    assert code == 0
+    assert "3 skipped" in out
+    assert "authored, never re-recorded" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "message"),
+    [
+        (
+            (),
+            {"ONETAKE_SNAPSHOT": "refersh"},
+            "ONETAKE_SNAPSHOT: 'refersh' is not a mode; use one of: replay",
+        ),
+        (("--onetake-mode", "x"), {}, "--mode: 'x' is not a mode"),
+        ((), {"ONETAKE_SNAPSHOT": "refresh", "CI": "1"}, "refresh is refused because CI is set"),
+        (
+            ("-n", "2"),
+            {"ONETAKE_SNAPSHOT": "refresh"},
+            "refresh writes files one scenario at a time: run it with",
+        ),
+    ],
+)
+def test_modes_that_are_refused(
+    suite: Path, arguments: tuple[str, ...], environ: dict[str, str], message: str
+) -> None:
+    change(suite, "two")
+    before = (suite / "two" / "stdout.expected.jsonl").read_bytes()
+    code, out = run_pytest(suite, *arguments, **environ)
+    assert code in (1, 2)
+    assert message in out
+    assert (suite / "two" / "stdout.expected.jsonl").read_bytes() == before
+
+
+def test_what_a_killed_command_left_is_finished_first(suite: Path) -> None:
+    pending = suite / "one" / ".pending"
+    pending.mkdir()
+    (pending / "stdout.expected.jsonl").write_text("half")
+    assert run_pytest(suite, "-k", "two")[0] == 0
+    assert not pending.exists()
+
+
+def test_a_runner_that_breaks_shows_its_traceback(suite: Path) -> None:
+    (suite / "conftest.py").write_text(
+        "import onetake.snapshot.attempt as attempt\n"
+        "async def broken(*rest, **more): raise ZeroDivisionError('oh no')\n"
+        "attempt.replay_scenario = broken\n"
+    )
+    code, out = run_pytest(suite, "-k", "one")
+    assert code == 1
+    assert "ZeroDivisionError: oh no" in out
+    assert "pytest_plugin.py" in out
+
+
+def test_an_unregistered_static_guard_cannot_get_lost(suite: Path) -> None:
+    (suite / "conftest.py").write_text(
+        "import onetake.snapshot.guards as guards\n"
+        "from onetake.snapshot.findings import Problem\n"
+        "guards.static_problems = lambda suite: [Problem(guard='new-guard', message='m')]\n"
+    )
+    code, out = run_pytest(suite, "-k", "guard")
+    assert code == 1
+    assert "no test shows problems of ['new-guard']" in out
+
+
+def test_pytest_without_suites_loads_nothing_of_onetake(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "import json, pathlib, sys\n"
+        "def test_it():\n"
+        "    loaded = [name for name in sys.modules if name.startswith('onetake')]\n"
+        "    pathlib.Path('loaded').write_text(json.dumps(loaded))\n"
+    )
+    code, _ = run_pytest(tmp_path)
+    assert code == 0
+    assert json.loads((tmp_path / "loaded").read_text()) == ["onetake", "onetake.pytest_plugin"]
