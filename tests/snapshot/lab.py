@@ -1,7 +1,7 @@
 """A small suite of a real agent, recorded from a scripted endpoint, and ways to break the agent.
 
-The agent's composition has a `fault` row, which does nothing until a test gives it a kind: then it patches the
-agent from inside its own process, as a programming error would.
+The agent's composition has a `fault` row, which does nothing until a test gives it a kind: then it patches
+the agent from inside its own process, as a programming error would.
 """
 
 from __future__ import annotations
@@ -263,7 +263,8 @@ def random_text(ctx):
 def second_replay(ctx):
     from pathlib import Path
 
-    # The run file names the fixtures: a replay of a recording that is being verified reads them from elsewhere.
+    # The run file names the fixtures: a replay of a recording that is being verified reads them from
+    # elsewhere.
     seen = Path(ctx.run.fixtures[0]).parent / "seen" if ctx.run.mode == "replay" else None
     if seen is not None and seen.exists():
         random_text(ctx)
@@ -287,6 +288,17 @@ def changed_chunks(ctx):
         return append(self, type_, data, **more)
 
     SessionLog.append = louder
+
+
+def nonce_on_stdout(ctx):
+    from onetake.surfaces.acp import jsonrpc
+
+    encode = jsonrpc.encode
+
+    def telling(frame):
+        return encode({**frame, "run": ctx.run.nonce})
+
+    jsonrpc.encode = telling
 
 
 def crash(ctx):

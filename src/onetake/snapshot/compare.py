@@ -8,13 +8,13 @@ references that moved only because an event before them came or went are counted
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from onetake import jsontext
+from onetake.fixture.gaps import without_gaps
 from onetake.snapshot.align import Gap, gaps
 
 CONTEXT = 2
@@ -23,9 +23,6 @@ WIDTH = 160
 """Longest piece of a line or a value that is shown, in characters."""
 MAX_LINES = 2_000
 """Longest unified diff, in lines."""
-
-_ROW = re.compile(rb'\{"type":"(?:text|reasoning|tool-call)-chunks"')
-_DT = re.compile(rb'(?<=,)"dt":\[[-0-9,]*\]')
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -44,15 +41,6 @@ class _Change(msgspec.Struct, frozen=True):
 
     old: int | None
     new: int | None
-
-
-def without_gaps(data: bytes) -> bytes:
-    """A log without the `dt` values of its packed rows (text that merely contains `"dt"` is escaped JSON)."""
-    if b'"dt":[' not in data:
-        return data
-    return b"\n".join(
-        _DT.sub(b'"dt":[]', line, count=1) if _ROW.match(line) else line for line in data.split(b"\n")
-    )
 
 
 def compare(expected: bytes, actual: bytes, file: str) -> Comparison | None:

@@ -20,7 +20,7 @@ MIN_VALUE = 8
 """Shorter values of key-like variables (`1`, `true`, `dummy`) are not searched for: they occur everywhere."""
 
 _KEYLIKE = re.compile(
-    r"(?:^|_)(?:API_?KEYS?|KEYS?|TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?|AUTH|BEARER|COOKIES?)(?:_|$)",
+    r"(?:^|_)(?:API_?KEYS?|KEYS?|TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?|BEARER|COOKIES?)(?:_|$)|(?:^|_)AUTH$",
     re.IGNORECASE,
 )
 # A quote, perhaps escaped any number of times: headers are often seen inside JSON inside JSON.
@@ -67,6 +67,11 @@ _SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
 )
 _ROWS = {"text-chunks": "texts", "reasoning-chunks": "texts", "tool-call-chunks": "args"}
+_DELTAS = {
+    "text-delta": "text-chunks",
+    "reasoning-delta": "reasoning-chunks",
+    "tool-call-delta": "tool-call-chunks",
+}
 
 
 class Secret(msgspec.Struct, frozen=True):
@@ -95,39 +100,74 @@ def find_secrets(files: Mapping[str, bytes], environ: Mapping[str, str]) -> list
 
 
 def _search(name: str, data: bytes, values: Mapping[str, str]) -> Iterable[Secret]:
-    text = data.decode("utf-8", "surrogatepass")
-    for number, line in enumerate(text.split("\n"), 1):
-        found: dict[str, str] = {}
-        for spelling in _spellings(line):
-            for variable, value in values.items():
-                if value in spelling:
-                    found.setdefault(f"the value of the variable {variable}", _hide(value))
-            for what, shape in _SHAPES:
-                match = shape.search(spelling)
-                if match:
-                    found.setdefault(what, _hide(match.group()))
-        for what, shown in found.items():
-            yield Secret(name, number, what, shown)
+    streams = _Streams()
+    for number, line in enumerate(data.decode("utf-8", "replace").split("\n"), 1):
+        yield from _finds(name, number, [line, *_leaves(line, number, streams)], values)
+    for number, text in streams.texts():
+        yield from _finds(name, number, [text], values)
 
 
-def _spellings(line: str) -> list[str]:
-    """The line as it stands and, when it is JSON, its strings decoded (fragments of a row joined)."""
+def _finds(name: str, number: int, texts: Iterable[str], values: Mapping[str, str]) -> Iterable[Secret]:
+    """What one line holds in any of its spellings, each kind once."""
+    found: dict[str, str] = {}
+    for text in texts:
+        for variable, value in values.items():
+            if value in text:
+                found.setdefault(f"the value of the variable {variable}", _hide(value))
+        for what, shape in _SHAPES:
+            match = shape.search(text)
+            if match:
+                found.setdefault(what, _hide(match.group()))
+    for what, shown in found.items():
+        yield Secret(name, number, what, shown)
+
+
+def _leaves(line: str, number: int, streams: _Streams) -> list[str]:
+    """The strings of a JSON line, decoded; none for any other line. Deltas go to `streams` too."""
     if not line.startswith(("{", "[")):
-        return [line]
+        return []
     try:
         value = jsontext.loads(line)
     except ValueError:
-        return [line]
+        return []
+    if isinstance(value, dict):
+        streams.feed(value, number)
     leaves: list[str] = []
     _collect(value, leaves)
     # One newline between leaves, so that no find spans two of them.
-    result = [line, "\n".join(leaves)]
-    if isinstance(value, dict) and value.get("type") in _ROWS:
-        row = value.get("data")
-        fragments = row.get(_ROWS[value["type"]]) if isinstance(row, dict) else None
-        if isinstance(fragments, list):
-            result.append("".join(f for f in fragments if isinstance(f, str)))
-    return result
+    return ["\n".join(leaves)]
+
+
+class _Streams:
+    """The texts that a log holds in pieces, joined."""
+
+    def __init__(self) -> None:
+        self._pieces: dict[tuple[str, ...], list[str]] = {}
+        self._lines: dict[tuple[str, ...], int] = {}
+
+    def feed(self, record: dict[str, Any], number: int) -> None:
+        """Take in a record; what is neither a row nor a delta is passed over."""
+        data = record.get("data")
+        if not isinstance(data, dict):
+            return
+        kind, source, pieces = record.get("type"), data, data.get(_ROWS.get(str(record.get("type")), ""))
+        if kind == "assistant/chunk" and isinstance(data.get("chunk"), dict):
+            source = data["chunk"]
+            pieces = [source.get("text", source.get("argumentsDelta"))]
+            kind = source.get("type")
+        if not isinstance(pieces, list) or not all(isinstance(piece, str) for piece in pieces):
+            return
+        key = tuple(
+            map(repr, (_DELTAS.get(str(kind), kind), data.get("turn"), data.get("step"), source.get("index")))
+        )
+        self._pieces.setdefault(key, []).extend(pieces)
+        self._lines.setdefault(key, number)
+
+    def texts(self) -> Iterable[tuple[int, str]]:
+        """Each text of more than one piece, with the line where it begins."""
+        for key, pieces in self._pieces.items():
+            if len(pieces) > 1:
+                yield self._lines[key], "".join(pieces)
 
 
 def _collect(value: Any, into: list[str]) -> None:

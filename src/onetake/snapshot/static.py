@@ -128,17 +128,17 @@ class _Reporter:
         self.found: list[Problem] = []
 
     def add(self, guard: str, file: str, message: str, remedy: str = "", exit_code: int = 2) -> None:
-        self.found.append(
-            Problem(
-                guard=guard,
-                scenario=self.scenario.name,
-                surface=surface_of(file),
-                file=f"{self.scenario.name}/{file}",
-                message=message,
-                remedy=remedy,
-                exit_code=exit_code,
-            )
+        problem = Problem(
+            guard=guard,
+            scenario=self.scenario.name,
+            surface=surface_of(file),
+            file=f"{self.scenario.name}/{file}",
+            message=message,
+            remedy=remedy,
+            exit_code=exit_code,
         )
+        if problem not in self.found:  # two guards may stumble over the same broken file
+            self.found.append(problem)
 
     def attempt(self, file: str, work: Callable[[], None]) -> None:
         """Do something that raises `UsageError` for a file that cannot be decoded."""

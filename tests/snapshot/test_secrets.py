@@ -1,0 +1,132 @@
+"""Secrets are found in every spelling; what only looks like one is left alone."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from onetake.snapshot.secrets import find_secrets, keylike_values
+
+TAIL = "abcdEFGH0123456789abcdEFGH0123456789abcdEFGH"
+SECRETS = {
+    "API key": f"sk-{TAIL}",
+    "API key with a prefix": f"sk-proj-{TAIL}",
+    "AWS access key": "AKIA" + "ABCDEFGH12345678",
+    "GitHub token": f"ghp_{TAIL}",
+    "fine-grained GitHub token": f"github_pat_{TAIL}",
+    "GitLab token": f"glpat-{TAIL}",
+    "Slack token": "xoxb-" + "123456789012-abcdef",
+    "Google API key": f"AIza{TAIL}",
+    "Hugging Face token": f"hf_{TAIL}",
+    "package registry token": f"npm_{TAIL}",
+    "private key": "-----BEGIN RSA " + "PRIVATE KEY-----",
+    "JSON web token": f"eyJ{TAIL}.eyJ{TAIL}.{TAIL}",
+    "bearer token": f"Authorization: Bearer {TAIL}",
+    "authorization header": "authorization: Basic " + "dXNlcjpwYXNzd29yZA==",
+    "authentication header": f"x-api-key: {TAIL}",
+    "cookie": f"Set-Cookie: session={TAIL}; Path=/",
+    "key in a URL": f"https://example.com/v1?api_key={TAIL}",
+}
+HARMLESS = [
+    "call_00_fkbBRJsUrGKd1pWVc4Gn8233",
+    "toolu_01A09q90qw90lq917835lq9",
+    "chatcmpl-9f8e7d6c5b4a39281706f5e4d3c2b1a0",
+    "3e25dc34-48e0-4738-8401-1a8d181d37e5",
+    "Authorization: Bearer $TOKEN",
+    "curl -H 'Authorization: Bearer <your token>'",
+    "set ?key=value in the URL",
+    "the task-management-of-a-long-kebab-case-name",
+    "risk-assessment-of-everything-there-is-in-here",
+    "ask-the-user-for-the-name-of-the-folder-first",
+    "c0ad567de4a6163c243decceb4a0c31daa9a224e",
+    "Cookie: none",
+    "{{cwd}} {{msg:1.1}}",
+]
+
+
+def kinds(data: bytes, **environ: str) -> list[str]:
+    """What is found in one file."""
+    return [secret.what for secret in find_secrets({"f": data}, environ)]
+
+
+@pytest.mark.parametrize("what", SECRETS)
+def test_shapes_are_found_raw_and_escaped_and_nested(what: str) -> None:
+    """As text, in a JSON string, in JSON in JSON, and as a header object."""
+    secret = SECRETS[what]
+    assert kinds(secret.encode()), "raw"
+    once = json.dumps({"type": "x", "text": f"it said {secret}"})
+    assert kinds(once.encode()), "in JSON"
+    assert kinds(json.dumps({"type": "x", "arguments": once}).encode()), "in JSON in JSON"
+    name, colon, value = secret.partition(": ")
+    if colon:
+        assert kinds(json.dumps({"headers": {name: value}}).encode()), "as an object"
+        assert kinds(json.dumps({"arguments": json.dumps({name: value})}).encode()), (
+            "as an object in a string"
+        )
+
+
+@pytest.mark.parametrize("what", SECRETS)
+def test_fragments_of_a_row_are_joined(what: str) -> None:
+    """A model that repeats a key streams it in pieces."""
+    text = SECRETS[what]
+    pieces = [text[at : at + 3] for at in range(0, len(text), 3)]
+    row = {"type": "text-chunks", "data": {"turn": 1, "step": 1, "index": 0, "dt": [], "texts": pieces}}
+    assert kinds(json.dumps(row).encode())
+    call = {"type": "tool-call-chunks", "data": {"turn": 1, "step": 1, "index": 0, "dt": [], "args": pieces}}
+    assert kinds(json.dumps(call).encode())
+
+
+def test_deltas_that_are_no_row_are_joined_too() -> None:
+    """Two pieces are too few for a row, and still a key."""
+
+    def chunk(text: str, index: int = 0) -> str:
+        delta = {"type": "text-delta", "index": index, "text": text}
+        return json.dumps({"type": "assistant/chunk", "data": {"turn": 1, "step": 1, "chunk": delta}})
+
+    key = SECRETS["API key"]
+    assert kinds("\n".join([chunk(key[:9]), chunk("other", 1), chunk(key[9:])]).encode())
+    assert not kinds("\n".join([chunk(key[:9]), chunk(key[9:], 1)]).encode())
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_what_is_no_secret(text: str) -> None:
+    """Ids, digests, placeholders and tokens of ours."""
+    assert kinds(text.encode()) == []
+    assert kinds(json.dumps({"type": "x", "text": text}).encode()) == []
+
+
+def test_values_of_key_like_variables() -> None:
+    """By name, trimmed, when they are long enough to mean something."""
+    environ = {
+        "DEEPSEEK_API_KEY": "opensesame",
+        "MY_TOKEN": "true",
+        "db_password": "correct horse",
+        "KEYBOARD": "qwertzuiop",
+        "MONKEY_NAME": "bananabanana",
+        "SSH_AUTH_SOCK": "/tmp/agent/socket",
+        "HOME": "/home/somebody",
+    }
+    assert set(keylike_values(environ)) == {"DEEPSEEK_API_KEY", "db_password"}
+    found = find_secrets({"a": b"line\nit says opensesame", "b": b'{"t":"correct horse"}'}, environ)
+    assert [(s.file, s.line, s.what) for s in found] == [
+        ("a", 2, "the value of the variable DEEPSEEK_API_KEY"),
+        ("b", 1, "the value of the variable db_password"),
+    ]
+    assert "opensesame" not in found[0].text() and "a, line 2" in found[0].text()
+
+
+def test_a_value_with_quotes_is_found_in_json() -> None:
+    """Where it is escaped."""
+    assert kinds(json.dumps({"t": 'a "quoted" value\n'}).encode(), APP_SECRET='a "quoted" value')
+
+
+def test_each_kind_once_a_line() -> None:
+    """A line with ten keys is one find."""
+    assert len(kinds((SECRETS["API key"] + " ").encode() * 10)) == 1
+
+
+def test_lines_that_are_no_json_are_text() -> None:
+    """A prompt, or a broken line."""
+    assert kinds(b'{"broken": ' + SECRETS["API key"].encode())
+    assert kinds(b"\xff\xfe" + SECRETS["API key"].encode())
