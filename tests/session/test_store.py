@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from onetake.errors import UsageError
+from onetake.session.appendfile import AppendFile
 from onetake.session.frames import TornTail, read_image
 from onetake.session.log import SessionLog
 from onetake.session.store import Compression, SessionStore, project_name, read_file, read_live
@@ -251,6 +252,21 @@ def test_a_failed_roll_back_is_made_up_for_first(store: SessionStore, disk: Disk
     assert events_at(store, writer.path) == log.events
 
 
+def test_remains_of_a_failed_write_never_survive_a_shorter_one(tmp_path: Path, disk: Disk) -> None:
+    """The file holds what was appended successfully, and nothing else."""
+    file = AppendFile.publish(tmp_path / "file", b"head\n")
+    disk.room, disk.fail_truncate = 8, True
+    with pytest.raises(OSError, match="No space"):
+        file.append(b"a long line\n")
+    disk.room = None
+    with pytest.raises(OSError, match="Input/output"):
+        file.append(b"b\n")
+    disk.fail_truncate = False
+    file.append(b"c\n")
+    file.close()
+    assert file.path.read_bytes() == b"head\nc\n"
+
+
 def test_a_failed_publication_leaves_nothing(store: SessionStore, disk: Disk) -> None:
     """Neither a temporary file nor a half log; the next try publishes."""
     log = started_turn()
@@ -273,6 +289,7 @@ def test_a_timed_failure_is_raised_by_the_next_flush(store: SessionStore, disk: 
         disk.room = 0
         writer._flush_in_time()
         assert writer.error is not None
+        assert writer._timer is not None, "it must be tried again without being asked"
         with pytest.raises(StoreError):
             await writer.flush()
         disk.room = None

@@ -36,7 +36,9 @@ def without_envelope(raw: bytes, record: Event) -> bytes:
         return raw
     usual = _ENVELOPE.match(raw)
     if usual and int(usual[2]) == record.get("seq") and int(usual[3]) == record.get("time"):
-        return usual[1] + raw[usual.end() :]
+        rest = raw[usual.end() :]
+        if b'"seq":' not in rest and b'"time":' not in rest:  # else the same key may stand there once more
+            return usual[1] + rest
     text = raw.decode()
     members = _members(text)
     result = text[: members[0][1]]
