@@ -43,6 +43,7 @@ def test_gaps_between_chunks_do_not_count() -> None:
     later = json.loads(json.dumps(row))
     later["data"]["dt"] = [0, 99]
     assert compare(jsonl(row), jsonl(later), "session.jsonl") is None
+    assert compare(jsonl(row), jsonl(later), "stdout.expected.jsonl") is not None, "only a fixture has gaps"
     later["data"]["texts"][2] = ',"dt":[5]'
     found = compare(jsonl(row), jsonl(later), "session.jsonl")
     assert found is not None and "data.texts[2]" in found.message

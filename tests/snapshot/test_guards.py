@@ -86,7 +86,7 @@ def _without(name: str) -> Case:
     def breach(lab: Lab) -> str:
         (lab.snapshots / name).unlink()
         text = static(lab)
-        assert name in text and "write it with `onetake re" in text or name.endswith("override.json")
+        assert name in text and ("write it with `onetake re" in text or name.endswith("override.json"))
         return text
 
     return breach

@@ -1,4 +1,4 @@
-"""Recording: the model input is the live run's, everything else its replay's, and a doubtful take is refused."""
+"""Recording: model input from the live run, all else from its replay, and a doubtful take is refused."""
 
 from __future__ import annotations
 

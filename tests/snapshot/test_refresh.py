@@ -164,7 +164,7 @@ def test_missing_expected_files_are_written(lab: Lab) -> None:
 
 
 def test_a_log_that_is_not_compared_stays_as_it_is(lab: Lab) -> None:
-    """Its scenario says that it is not stable; requests then spell out what the log would have vouched for."""
+    """Its scenario says that it is not stable; requests then spell out what the log would have held."""
     lab.edit("snapshots/suite.toml", "[scenarios.tools]", "[scenarios.tools]\ncompares_log = false")
     lab.break_agent("lost_event")
     before = lab.files()

@@ -123,8 +123,8 @@ def message(number: int, text: str, role: str = "user", **source: Any) -> dict[s
 def request(session: str, call: int, messages: list[Any], **more: Any) -> dict[str, Any]:
     """A captured call."""
     return {
-        "session": session, "call": call, "purpose": "main", "config": {"model": "m"}, "system": "S", "tools": [],
-        "messages": messages, **more,
+        "session": session, "call": call, "purpose": "main", "config": {"model": "m"},
+        "system": "S", "tools": [], "messages": messages, **more,
     }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Writing a scenario: killed at any moment, it leaves the old bytes or, after the next command, the new ones."""
+"""Writing a scenario: killed at any moment, it leaves the old bytes or (recovered) the new ones."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def kill_at(number: int, work: Callable[[], object]) -> None:
 
 
 def test_a_kill_between_any_two_operations(tmp_path: Path) -> None:
-    """Before the commit the old files are back, after it the new ones are there; and the turn happens once."""
+    """Before the commit the old files are back, after it the new ones are there; the turn happens once."""
     fill(tmp_path / "probe")
     total = count_operations(tmp_path, lambda: write_files(tmp_path / "probe", NEW))
     assert total > 20

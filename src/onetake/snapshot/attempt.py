@@ -19,7 +19,7 @@ from onetake.errors import OnetakeError, UsageError
 from onetake.snapshot import artifacts
 from onetake.snapshot.env import search_path
 from onetake.snapshot.execute import execute, missing_programs
-from onetake.snapshot.findings import Problem, Refused, Verdict
+from onetake.snapshot.findings import Problem, Verdict
 from onetake.snapshot.harvest import Harvest
 from onetake.snapshot.suite import Scenario, Suite
 
@@ -130,8 +130,6 @@ async def _guarded(
                 needed = ", ".join(missing)
                 raise UsageError(f"needs {needed}: a CI machine must have it, or nothing is tested")
             verdict = await work(harvests)
-        except Refused as refused:
-            verdict = Verdict(scenario=scenario.name, problems=refused.problems)
         except OnetakeError as error:
             verdict = _broken(scenario, "input", str(error), error.exit_code)
         except Exception:

@@ -16,6 +16,7 @@ import msgspec
 from onetake import jsontext
 from onetake.fixture.gaps import without_gaps
 from onetake.snapshot.align import Gap, gaps
+from onetake.snapshot.pins import session_index
 
 CONTEXT = 2
 """Unchanged lines shown around a difference."""
@@ -45,8 +46,8 @@ class _Change(msgspec.Struct, frozen=True):
 
 def compare(expected: bytes, actual: bytes, file: str) -> Comparison | None:
     """None when the two are the same; `file` decides how they are read (`*.jsonl` line by line as JSON)."""
-    log = file.endswith(".jsonl")
-    old_data, new_data = (without_gaps(expected), without_gaps(actual)) if log else (expected, actual)
+    fixture = session_index(file.rpartition("/")[2]) is not None
+    old_data, new_data = (without_gaps(expected), without_gaps(actual)) if fixture else (expected, actual)
     if old_data == new_data:
         return None
     old, new = _lines(old_data), _lines(new_data)
@@ -55,7 +56,7 @@ def compare(expected: bytes, actual: bytes, file: str) -> Comparison | None:
         message = f"{which} does not end with a newline"
         return Comparison(message, message, message)
     diff = _unified(old, new, gaps(old, new), file)
-    changes, moved = _changes(old, new) if log else (_plain_changes(old, new), 0)
+    changes, moved = _changes(old, new) if file.endswith(".jsonl") else (_plain_changes(old, new), 0)
     first = changes[0]
     message, cause = _explain(old, new, first)
     if len(changes) > 1:
@@ -93,17 +94,19 @@ def _lines(data: bytes) -> list[bytes]:
 def _changes(old: Sequence[bytes], new: Sequence[bytes]) -> tuple[list[_Change], int]:
     """Differences of two JSONL files by event, and how many lines have sequence references that moved."""
     old_keys, new_keys = [_event_key(line) for line in old], [_event_key(line) for line in new]
-    changes = [change for gap in gaps(old_keys, new_keys) for change in _pair(old, new, gap)]
-    numbers = _moves(old_keys, new_keys)
-    references = [_Change(a, b) for a, b in numbers if old[a] != new[b]]
+    places = gaps(old_keys, new_keys)
+    changes = [change for gap in places for change in _pair(old, new, gap)]
+    kept = _kept(places, len(old), len(new))
+    references = [_Change(a, b) for a, b in kept if old[a] != new[b]]
     if not changes:
         return references, 0  # nothing came or went: the references themselves are the difference
     return changes, len(references)
 
 
-def _moves(old_keys: Sequence[bytes], new_keys: Sequence[bytes]) -> Iterator[tuple[int, int]]:
+def _kept(places: Sequence[Gap], old: int, new: int) -> Iterator[tuple[int, int]]:
+    """The aligned lines between the gaps of two files of `old` and `new` lines."""
     a = b = 0
-    for gap in [*gaps(old_keys, new_keys), Gap(len(old_keys), len(old_keys), len(new_keys), len(new_keys))]:
+    for gap in [*places, Gap(old, old, new, new)]:
         yield from zip(range(a, gap.a0), range(b, gap.b0), strict=True)
         a, b = gap.a1, gap.b1
 

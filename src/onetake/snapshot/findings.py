@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import msgspec
 
-from onetake.errors import OnetakeError
-
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """One file of one surface that is not what the run gave."""
@@ -80,11 +78,3 @@ class Verdict(msgspec.Struct, kw_only=True):
     def exit_code(self) -> int:
         """The highest exit code of what was found; 0 when nothing was."""
         return max([p.exit_code for p in self.problems] + [1] * bool(self.differences), default=0)
-
-
-class Refused(OnetakeError):
-    """A write that must not happen; `problems` says why."""
-
-    def __init__(self, problems: list[Problem]) -> None:
-        super().__init__("\n".join(p.text() for p in problems))
-        self.problems = problems

@@ -6,7 +6,7 @@ meta-test demands for every id a test that breaks the requirement on purpose.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from onetake.snapshot.findings import Problem, Verdict
 from onetake.snapshot.pins import load_pins
@@ -98,11 +98,6 @@ def suite_problems(suite: Suite, verdicts: Sequence[Verdict]) -> list[Problem]:
     found = [_unused_rule(suite, rule) for rule in rule_ids(suite.settings.normalize) if rule not in used]
     pins = dict.fromkeys((pin.name, pin.file) for pin in load_pins(suite).all)
     return found + [_unused_pin(file) for name, file in pins if name not in named]
-
-
-def worst(problems: Iterable[Problem]) -> int:
-    """The highest exit code of some problems; 0 for none."""
-    return max((problem.exit_code for problem in problems), default=0)
 
 
 def _none(suite: Suite) -> Problem:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from onetake import jsontext
@@ -46,19 +46,23 @@ FAULT_GUARDS = {
 }
 
 
-def static_problems(suite: Suite) -> list[Problem]:
-    """Every static problem of a suite. Never raises for what is in its files: that is a problem too."""
+def static_problems(suite: Suite, scenarios: Iterable[Scenario] | None = None) -> list[Problem]:
+    """Every static problem of a suite. Never raises for what is in its files: that is a problem too.
+
+    With `scenarios` only the files of these are looked at; what concerns the suite as a whole is never left out.
+    """
+    chosen = list(suite.scenarios.values() if scenarios is None else scenarios)
     found = list(_folder_problems(suite))
     try:
         pins = load_pins(suite)
     except UsageError as error:
         found.append(Problem(guard="unreadable", message=str(error), exit_code=2))
         pins = Pins(scenarios=[s.name for s in suite.scenarios.values() if s.settings.pins_header])
-    for scenario in suite.scenarios.values():
+    for scenario in chosen:
         found += _scenario_problems(scenario, suite, pins)
     found += _duplicates(pins)
-    for config in dict.fromkeys(scenario.settings.config for scenario in suite.scenarios.values()):
-        scenario = next(s for s in suite.scenarios.values() if s.settings.config == config)
+    for config in dict.fromkeys(scenario.settings.config for scenario in chosen):
+        scenario = next(s for s in chosen if s.settings.config == config)
         found += overlay_problems(suite, scenario)
     return found
 
@@ -287,8 +291,3 @@ def _duplicates(pins: Pins) -> Iterator[Problem]:
                 message=f"holds the same text as {first.file}",
                 remedy="refresh both scenarios, the one that stands first in suite.toml first",
             )
-
-
-def relative(path: Path, root: Path) -> str:
-    """A path as messages show it: relative to `root` when it is below."""
-    return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
