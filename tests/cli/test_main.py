@@ -141,6 +141,8 @@ def test_a_reader_that_leaves_is_not_an_error(lines: int, tmp_path: Path) -> Non
     """A whole process whose reader has gone says nothing on stderr, whatever is left in its buffers."""
     log = tmp_path / "session.jsonl"
     log.write_text('{"type":"session","id":"s"}\n' + '{"type":"x","data":"yyyyyyyyyyyy"}\n' * lines)
+    environment = {**os.environ, "PYTHONPATH": str(SOURCES)}
+    environment.pop("PYTHONUNBUFFERED", None)  # which would leave no buffers to be flushed
     reader, writer = os.pipe()
     os.close(reader)
     try:
@@ -148,7 +150,7 @@ def test_a_reader_that_leaves_is_not_an_error(lines: int, tmp_path: Path) -> Non
             [sys.executable, "-m", "onetake", "log", "events", log],
             stdout=writer,
             stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": str(SOURCES)},
+            env=environment,
         )
     finally:
         os.close(writer)

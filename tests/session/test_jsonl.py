@@ -165,6 +165,7 @@ def test_projecting_a_row_in_unpacked_form_leaves_no_envelope() -> None:
         (b'{"type":"x","seq":0,"time":1,"seq":0}', b'{"type":"x"}'),
         (b'{"type":"x","seq":0,"time":1,"time":2,"data":1}', b'{"type":"x","data":1}'),
         (b'{"type":"x","seq":5,"seq":0,"time":1}', b'{"type":"x"}'),
+        (b'{"type":"x","seq":0,"time":1,"time" :2}', b'{"type":"x"}'),
         (
             b'{ "time": 1 , "type":"x" , "seq" : 0 , "data":"\xc3\xa4" }',
             b'{ "type":"x" , "data":"\xc3\xa4" }',
