@@ -71,6 +71,28 @@ def test_a_connection_serves_one_request_after_the_other_even_if_they_come_at_on
     assert answer.endswith(b"POST /z  two abc")
 
 
+def test_a_request_that_comes_while_another_is_answered_waits() -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def handler(request: HttpRequest) -> HttpResponse:
+        if request.method == "GET":
+            begun.set()
+            await go_on.wait()
+        return await echo(request)
+
+    async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+        writer.write(GET)
+        await begun.wait()
+        writer.write(CLOSING)
+        await asyncio.sleep(0.05)  # for the server to read ahead; that it did must not show
+        go_on.set()
+        return await reader.read()
+
+    answer = talk(handler, exchange)
+    assert answer.count(b"HTTP/1.1 200") == 2
+    assert answer.endswith(b"POST /z  two abc")
+
+
 def test_a_request_may_come_byte_by_byte() -> None:
     async def exchange(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
         for byte in CLOSING:

@@ -277,6 +277,11 @@ def test_chunks_of_one_malformed_event_that_came_before_the_fault_are_kept() -> 
     assert [chunk["type"] for chunk in chunks] == ["block-start", "text-delta", "finish"]
 
 
+def test_a_choice_may_have_no_delta() -> None:
+    ends = [event({"choices": [{"finish_reason": "stop"}]}), event({"choices": [{"delta": None}]})]
+    assert decode(delta({"content": "a"}), *ends, DONE)[-1]["reason"] == {"kind": "stop"}
+
+
 def test_only_the_first_choice_is_read() -> None:
     other = {"index": 1, "delta": {"content": "b"}, "finish_reason": "length"}
     chunks = decode(delta({"content": "a"}, "stop"), event({"choices": [other]}), DONE)

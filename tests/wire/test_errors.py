@@ -167,6 +167,8 @@ def test_every_known_failure_survives_an_answer_and_a_stream(code: str) -> None:
     status, headers, body = response_of_failure(failure)
     assert failure_of_response(status, headers, body) == {**failure, "status": status}
     assert headers["content-type"] == "application/json"
+    kind = "invalid_request_error" if status < 500 else "server_error"
+    assert jsontext.loads(body)["error"]["type"] == kind
 
 
 def test_the_details_of_a_failure_are_told_as_well() -> None:

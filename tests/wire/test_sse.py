@@ -95,6 +95,12 @@ def test_a_reconnection_delay_is_kept_when_it_is_a_number(field: bytes, delay: i
     assert decoder.retry_ms == delay
 
 
+def test_a_number_in_another_field_is_no_delay() -> None:
+    decoder = SSEDecoder()
+    decoder.feed(b"tries: 5\n\n")
+    assert decoder.retry_ms is None
+
+
 def test_an_event_is_written_with_all_its_fields() -> None:
     written = encode_event("a\nb\r\nc\rd", event="error", event_id="7")
     assert written == b"event: error\nid: 7\ndata: a\ndata: b\ndata: c\ndata: d\n\n"

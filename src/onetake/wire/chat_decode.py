@@ -7,8 +7,8 @@ The rules:
   nothing: providers send them beside the other kind.
 - A tool call is known by its `index` and may be continued at any time, interleaved with others. Its id and
   name stand in its first delta only; the chunks repeat them in each. A first delta without an id gets a fresh
-  one. A new id together with a name, on an index that is taken, is another call (some endpoints number all
-  calls 0).
+  one. A new id together with a name, on an index that is taken, is another call: some endpoints number all
+  calls 0, or none.
 - Blocks start with their first delta and all end together, in order, when the stream does: then `usage`, then
   `finish`.
 - `[DONE]` is the end. Bytes after it are ignored; an end before it is `STREAM_CLOSED`. What has arrived by
@@ -160,12 +160,14 @@ class ChunkDecoder:
         function = (call.get("function") or {}) if isinstance(call, dict) else None
         if not isinstance(function, dict):
             raise WireError("a tool call is not an object with a function")
-        call_id, name, piece = _text_of(call, "id"), _text_of(function, "name"), _text_of(function, "arguments")
+        call_id, name, piece = (
+            _text_of(call, "id"),
+            _text_of(function, "name"),
+            _text_of(function, "arguments"),
+        )
         number = call.get("index")
-        if (
-            number is None
-        ):  # some endpoints do not number: an id starts a call, what has none continues the last
-            number = len(self._calls) if call_id or not self._calls else len(self._calls) - 1
+        if number is None:
+            number = 0
         if not isinstance(number, int):
             raise WireError("a tool call's index is not a number")
         block = self._calls.get(number)
