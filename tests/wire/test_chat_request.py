@@ -86,6 +86,10 @@ def test_the_text_blocks_of_a_message_become_one_string() -> None:
     assert sent(result([text("a"), text("b")])) == [{"role": "tool", "tool_call_id": "a", "content": "a\nb"}]
 
 
+def test_a_message_without_content_is_sent_all_the_same() -> None:
+    assert sent() == [{"role": "user", "content": ""}]
+
+
 def test_a_message_in_the_history_may_be_a_system_message() -> None:
     assert sent(text("a"), role="system") == [{"role": "system", "content": "a"}]
 
@@ -139,7 +143,9 @@ def test_an_image_makes_a_list_of_parts() -> None:
     )
 
 
-@pytest.mark.parametrize("block", [{"type": "image", "attachment": {}}, reasoning("x"), {"type": "odd"}])
+@pytest.mark.parametrize(
+    "block", [{"type": "image", "attachment": {}}, reasoning("x"), {"type": "odd", "data": ""}]
+)
 def test_a_block_that_cannot_be_sent_is_refused_by_name(block: dict[str, Any]) -> None:
     with pytest.raises(WireError, match=f"a block of type '{block['type']}' cannot be sent"):
         sent(text("a"), block)
@@ -202,8 +208,48 @@ def test_leading_system_messages_are_the_system_prompt() -> None:
 def test_an_empty_content_beside_something_else_is_no_block() -> None:
     message = {"role": "assistant", "content": "", "reasoning_content": "hm"}
     assert decode_request({"model": "m", "messages": [message]}).messages[0]["content"] == [reasoning("hm")]
+    call = {"id": "a", "function": {"name": "bash", "arguments": '{"command": "ls"}'}}
+    message = {"role": "assistant", "content": "", "tool_calls": [call]}
+    assert decode_request({"model": "m", "messages": [message]}).messages[0]["content"] == [CALL]
     message = {"role": "assistant", "content": ""}
     assert decode_request({"model": "m", "messages": [message]}).messages[0]["content"] == [text("")]
+
+
+@pytest.mark.parametrize("options", [None, 1, {}, {"include_usage": False}, {"include_usage": 1}])
+def test_usage_is_streamed_only_when_it_was_asked_for(options: Any) -> None:
+    body = {"model": "m", "messages": [{"role": "user", "content": "x"}], "stream_options": options}
+    assert decode_request(body).include_usage is False
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"text": "x"},
+        {"type": "text", "text": 1},
+        {"type": "text", "image_url": {"url": "data:image/png;base64,QUJD"}},
+        {"type": "image_url"},
+        {"type": "image_url", "image_url": "data:image/png;base64,QUJD"},
+        {"type": "image_url", "image_url": {"url": "image/png;base64,QUJD"}},
+        {"type": "image_url", "image_url": {"url": "data:image/png,QUJD"}},
+    ],
+)
+def test_a_part_of_another_shape_is_refused(part: dict[str, Any]) -> None:
+    with pytest.raises(WireError, match=r"messages\[0\].content\[0\] must be a text part"):
+        decode_request({"model": "m", "messages": [{"role": "user", "content": [part]}]})
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        {"function": {"name": "b", "arguments": ""}},
+        {"id": "a", "function": {"arguments": ""}},
+        {"id": "a", "function": {"name": "b"}},
+        {"id": "a", "function": 1},
+    ],
+)
+def test_a_call_of_another_shape_is_refused(call: dict[str, Any]) -> None:
+    with pytest.raises(WireError, match=r"messages\[0\].tool_calls\[0\] needs an id"):
+        decode_request({"model": "m", "messages": [{"role": "assistant", "tool_calls": [call]}]})
 
 
 @pytest.mark.parametrize(
@@ -213,6 +259,7 @@ def test_an_empty_content_beside_something_else_is_no_block() -> None:
         ({"messages": []}, "an object with a model"),
         ({"model": "m"}, "messages must be a list that is not empty"),
         ({"model": "m", "messages": []}, "messages must be a list that is not empty"),
+        ({"model": "m", "messages": {"0": 1}}, "messages must be a list that is not empty"),
         ({"model": "m", "messages": [1]}, r"messages\[0\] must be an object"),
         ({"model": "m", "messages": [{"role": "bot"}]}, r"messages\[0\].role must be"),
         ({"model": "m", "messages": [{"role": "tool", "content": "x"}]}, "tool_call_id must be a string"),

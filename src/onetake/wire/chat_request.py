@@ -225,7 +225,7 @@ def _decode_message(message: Any, place: str) -> Message:
     if isinstance(reasoning, str):
         blocks.append({"type": "reasoning", "text": reasoning})
     calls = _decode_tool_calls(message.get("tool_calls"), place)
-    if content is not None and not (content == "" and (blocks or calls)):
+    if not (content == "" and (blocks or calls)):
         blocks += _decode_content(content, place)
     return {"role": "assistant", "content": blocks + calls}
 
