@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from onetake.agent.agent import AgentConfig
 from onetake.agent.context import AppContext
 from onetake.errors import UsageError
+from onetake.surfaces.acp.jsonrpc import encode
 from onetake.surfaces.acp.server import AcpServer
 from onetake.surfaces.acp.stdio import open_reader, open_writer
+from tests.agent.fakes import FakeProvider, Gate, says
 
 
 def test_a_burst_of_lines_pauses_the_input_and_loses_nothing() -> None:
@@ -142,3 +145,48 @@ def test_a_method_that_fails_is_an_internal_error(
 
     asyncio.run(main())
     assert ("Traceback" in capfd.readouterr().err) is traced
+
+
+def test_no_request_is_made_while_the_client_has_not_caught_up(tmp_path: Path) -> None:
+    async def main() -> None:
+        ctx = AppContext(config_dir=tmp_path, environ={"HOME": str(tmp_path)})
+        provider = FakeProvider([says("x")])
+        ctx.providers.register(provider)
+        ctx.agent_config = AgentConfig(provider="fake", model="m")
+        client, frames = Gate(), list[dict[str, Any]]()
+        server = AcpServer(ctx, frames.append, drain=client.pass_through)
+        params: dict[str, Any] = {"cwd": "/"}
+        await server.handle(encode({"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": params}))
+        session = frames[0]["result"]["sessionId"]
+        params = {"sessionId": session, "prompt": [{"type": "text", "text": "go"}]}
+        await server.handle(encode({"jsonrpc": "2.0", "id": 2, "method": "session/prompt", "params": params}))
+        await client.reached.wait()
+        assert provider.requests == []
+        client.opened.set()
+        await ctx.agents[session].when_idle()
+        assert len(provider.requests) == 1
+        await server.close()
+        assert frames[-1] == {"jsonrpc": "2.0", "id": 2, "result": {"stopReason": "end_turn"}}
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_closing_answers_the_prompts_in_flight(tmp_path: Path, begun: bool) -> None:
+    async def main() -> None:
+        ctx = AppContext(config_dir=tmp_path, environ={"HOME": str(tmp_path)})
+        gate = Gate()
+        ctx.providers.register(FakeProvider([[gate]]))
+        ctx.agent_config = AgentConfig(provider="fake", model="m")
+        frames: list[dict[str, Any]] = []
+        server = AcpServer(ctx, frames.append)
+        params: dict[str, Any] = {"cwd": "/"}
+        await server.handle(encode({"jsonrpc": "2.0", "id": 1, "method": "session/new", "params": params}))
+        params = {"sessionId": frames[0]["result"]["sessionId"], "prompt": [{"type": "text", "text": "go"}]}
+        await server.handle(encode({"jsonrpc": "2.0", "id": 2, "method": "session/prompt", "params": params}))
+        if begun:
+            await gate.reached.wait()
+        await server.close()
+        assert frames[1:] == [{"jsonrpc": "2.0", "id": 2, "result": {"stopReason": "cancelled"}}]
+
+    asyncio.run(main())
