@@ -211,7 +211,7 @@ def stray_print(ctx):
     jsonrpc.encode = chatty
 
 
-def guarded_print(ctx):
+def plain_print(ctx):
     from onetake.agent.loop import Turn
 
     run = Turn.run

@@ -80,11 +80,12 @@ def test_a_print_before_the_agent_takes_over_stdout(lab: Lab) -> None:
     assert "'Welcome'" in failures(outcomes)
 
 
-def test_our_agent_keeps_a_print_off_its_stdout(lab: Lab) -> None:
-    """`onetake acp` sends what is printed inside it to stderr, so that it breaks no client."""
-    lab.break_agent("guarded_print")
+def test_a_print_in_a_plugin(lab: Lab) -> None:
+    """Clients are spared a `print` (it goes to stderr there), the suite is not."""
+    lab.break_agent("plain_print")
     outcomes = lab.replay("hello")
-    assert red(outcomes) == {}, failures(outcomes)
+    assert red(outcomes)["hello"] == {"stray-output"}, failures(outcomes)
+    assert "'debug: a turn begins'" in failures(outcomes)
 
 
 def test_an_exhausted_script(lab: Lab) -> None:

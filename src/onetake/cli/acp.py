@@ -2,7 +2,8 @@
 
 stdout carries the protocol and nothing else. The real stdout is moved to a descriptor that nobody else knows,
 and descriptor 1 becomes stderr, so that a `print` in a plugin or the output of a careless tool cannot end up
-between two frames.
+between two frames. In a snapshot run descriptor 1 stays what it is: there a stray `print` has to be seen, and
+turns the transcript red.
 """
 
 from __future__ import annotations
@@ -53,11 +54,14 @@ def serve(config: Path) -> int:
 
 def _take_descriptors() -> tuple[int, int]:
     """Keep the protocol's descriptors for ourselves: for all others 0 becomes /dev/null and 1 stderr."""
+    from onetake.agent.run import RUN_VARIABLE
+
     stdin, stdout = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
-    os.dup2(2, 1)
+    if RUN_VARIABLE not in os.environ:
+        os.dup2(2, 1)
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
     return stdin, stdout
