@@ -153,11 +153,11 @@ def test_real_kills(tmp_path: Path, nightly: bool) -> None:
     program = (
         "import sys; from pathlib import Path; from onetake.snapshot.write import write_files\n"
         "folder = Path(sys.argv[1])\n"
-        "print('ready', flush=True)\n"
         "n = 0\n"
         "while True:\n"
         "    n += 1\n"
         "    write_files(folder, {f'{i}.jsonl': b'%d\\n' % n for i in range(4)})\n"
+        "    if n == 1: print('ready', flush=True)\n"
     )
     chance = random.Random()
     for _ in range(50 if nightly else 3):

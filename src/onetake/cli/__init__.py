@@ -20,6 +20,7 @@ COMMANDS = {
     "record": ("onetake.cli.suite", "run suites against the real model and write what happens"),
     "refresh": ("onetake.cli.suite", "rewrite expected output, keep what the model said (keyless)"),
     "check": ("onetake.cli.check", "look for broken fixtures without starting anything"),
+    "new": ("onetake.cli.new", "add a scenario to a suite, or begin a suite"),
     "log": ("onetake.cli.log", "read, pack and unpack session logs"),
     "acp": ("onetake.cli.acp", "serve the agent over the Agent Client Protocol on stdin and stdout"),
     "mock-model": ("onetake.cli.mock_model", "serve a scripted model endpoint"),

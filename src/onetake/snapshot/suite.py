@@ -23,7 +23,8 @@ SCRIPT_FILE = "input.json"
 SURFACES = ("requests", "stdout", "log", "workspace")
 DRIVERS = ("acp",)
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+"""What a scenario may be called."""
 
 
 class MintRule(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -209,7 +210,7 @@ def load_suite(path: Path) -> Suite:
     directory = path.parent
     scenarios = {}
     for name, table in settings.scenarios.items():
-        if not _NAME.fullmatch(name):
+        if not NAME_PATTERN.fullmatch(name):
             raise UsageError(
                 f"{path}: [scenarios.{name}]: a scenario is named with letters, digits, `.`, `_` and `-`"
             )

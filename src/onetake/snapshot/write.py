@@ -19,7 +19,6 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -42,7 +41,7 @@ def write_files(directory: Path, files: Mapping[str, bytes | None]) -> list[str]
     plain file names; OSErrors pass through, and then the old bytes are in place or the next `recover`
     completes the write.
     """
-    with _locked(directory):
+    with locked(directory):
         _recover(directory)
         changed = {name: data for name, data in sorted(files.items()) if _current(directory / name) != data}
         if changed:
@@ -59,7 +58,7 @@ def recover(directory: Path) -> str | None:
     """
     if not (directory / PENDING).exists():
         return None
-    with _locked(directory):
+    with locked(directory):
         return _recover(directory)
 
 
@@ -153,7 +152,8 @@ def _sync_directory(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _locked(directory: Path) -> Iterator[Any]:
+def locked(directory: Path) -> Iterator[None]:
+    """Keep other commands out of a directory while its files are read and written."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
