@@ -87,7 +87,10 @@ async def _replay_all(selections: Sequence[Selection], jobs: int, on_outcome: On
         on_outcome(outcome)
         return outcome
 
-    prepared = [(chosen, load_pins(chosen.suite), static_problems(chosen.suite)) for chosen in selections]
+    prepared = [
+        (chosen, load_pins(chosen.suite), static_problems(chosen.suite, chosen.scenarios))
+        for chosen in selections
+    ]
     outcomes: list[Outcome] = []
     async with asyncio.TaskGroup() as group:
         running = [

@@ -49,7 +49,7 @@ FAULT_GUARDS = {
 def static_problems(suite: Suite, scenarios: Iterable[Scenario] | None = None) -> list[Problem]:
     """Every static problem of a suite. Never raises for what is in its files: that is a problem too.
 
-    With `scenarios` only the files of these are looked at; what concerns the suite as a whole is never left out.
+    With `scenarios` only their files are looked at; what concerns the whole suite is never left out.
     """
     chosen = list(suite.scenarios.values() if scenarios is None else scenarios)
     found = list(_folder_problems(suite))
