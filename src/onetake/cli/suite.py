@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import os
 import signal
 import sys
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from onetake.snapshot.run import Selection
 
 INTERRUPTED = 130
-COLLECT_EVERY = 50_000
-"""Allocations between garbage collections: with Python's default, imports alone cause a tenth of the CPU time."""
 
 HELP = """\
 Run the scenarios of snapshot suites.
@@ -52,7 +49,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the command; the exit code. Raises `UsageError`."""
-    gc.set_threshold(COLLECT_EVERY)
     from onetake.snapshot.mode import mode_of_command
     from onetake.snapshot.report import Reporter, as_json, exit_code
     from onetake.snapshot.run import select
