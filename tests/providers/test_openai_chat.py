@@ -125,6 +125,14 @@ def test_the_endpoint_is_asked_for_a_stream_with_key_and_headers() -> None:
     }
 
 
+def test_a_given_key_comes_before_the_variable() -> None:
+    async def handler(asked: HttpRequest) -> HttpResponse:
+        assert asked.headers["authorization"] == f"Bearer {KEY}"
+        return HttpResponse(headers=STREAM, body=HELLO + END)
+
+    assert types(ask(handler, api_key=KEY, api_key_env="THE_KEY", environ={"THE_KEY": "other"})) == GOOD
+
+
 def test_without_a_key_to_send_none_is_sent() -> None:
     async def handler(asked: HttpRequest) -> HttpResponse:
         assert "authorization" not in asked.headers
@@ -234,14 +242,16 @@ def test_a_long_error_page_is_read_in_part_only() -> None:
 
 def test_secrets_that_an_endpoint_repeats_are_not_passed_on() -> None:
     async def handler(asked: HttpRequest) -> HttpResponse:
-        told = f"{asked.headers['authorization']} {asked.headers['x-token']} is wrong"
+        told = (
+            f"{asked.headers['authorization']} {asked.headers['x-token']} is a wrong {asked.headers['x-how']}"
+        )
         if asked.headers["x-how"] == "status":
             return json_response({"error": {"message": told}}, 401)
         return HttpResponse(headers=STREAM, body=b'data: {"error":{"message":"' + told.encode() + b'"}}\n\n')
 
     for how in ("status", "stream"):
         chunks = ask(handler, api_key=KEY, headers={"x-token": "tokentoken", "x-how": how})
-        assert failure(chunks)["message"] == "Bearer [redacted] [redacted] is wrong"
+        assert failure(chunks)["message"] == f"Bearer [redacted] [redacted] is a wrong {how}"
 
 
 def test_silence_between_two_pieces_is_a_timeout() -> None:
@@ -287,7 +297,8 @@ def test_a_refused_connection_is_named_with_its_address() -> None:
 
     port, chunks = asyncio.run(run())
     assert failure(chunks)["code"] == "NETWORK"
-    assert f"http://127.0.0.1:{port}/chat/completions cannot be reached" in failure(chunks)["message"]
+    assert f"http://127.0.0.1:{port}/chat/completions cannot be reached: " in failure(chunks)["message"]
+    assert "ConnectError" not in failure(chunks)["message"]
 
 
 @pytest.mark.parametrize("url", ["nonsense", "ftp://127.0.0.1", "http://127.0.0.1:x", "http://"])
@@ -418,8 +429,11 @@ def test_one_adapter_makes_many_calls_at_once_and_leaves_nothing_open() -> None:
 
             answers = await asyncio.gather(*(call() for _ in range(12)))
             answers.append(await call())
+            client = adapter._client
+            assert client is not None
             await adapter.aclose()
             await adapter.aclose()
+            assert client.is_closed
         return answers
 
     answers = asyncio.run(run())
