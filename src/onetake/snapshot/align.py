@@ -2,20 +2,21 @@
 
 `difflib` needs minutes for two long logs that differ everywhere, and a red run must explain itself at once.
 Here a common head and tail are cut off, what lies between is anchored on lines that occur once on both sides
-(the patience method), and only small gaps are solved exactly. Large gaps without an anchor count as replaced.
-The result is always a correct alignment, not always a shortest one, in about n log n.
+(the patience method), and a gap without an anchor is solved exactly where a few edits are enough (Myers'
+method, quick when little differs). What would need more counts as replaced. The result is always a correct
+alignment, not always a shortest one, in about n log n.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import pairwise
 
 import msgspec
 
-_EXACT = 10_000
-"""Largest gap (lines of one side times lines of the other) that is solved exactly."""
+_EDITS = 200
+"""Most lines that may come and go in a gap without an anchor; all of it counts as replaced beyond that."""
 
 
 class Block(msgspec.Struct, frozen=True):
@@ -91,8 +92,8 @@ def _align(
             parts = [(a0, bounds[0][0], b0, bounds[0][1])]
             parts += [(a, e, b, f) for (a, b), (e, f) in pairwise(bounds)]
             work.extend(reversed(parts))
-        elif (a1 - a0) * (b1 - b0) <= _EXACT:
-            _exact(old, new, a0, a1, b0, b1, pairs)
+        else:
+            _shortest(old, new, a0, a1, b0, b1, pairs)
 
 
 def _anchors(
@@ -129,7 +130,7 @@ def _unique(lines: Sequence[Hashable], start: int, end: int) -> dict[Hashable, i
     return {line: i for line, i in seen.items() if i >= 0}
 
 
-def _exact(
+def _shortest(
     old: Sequence[Hashable],
     new: Sequence[Hashable],
     a0: int,
@@ -138,19 +139,34 @@ def _exact(
     b1: int,
     pairs: list[tuple[int, int]],
 ) -> None:
-    """Longest common subsequence of a small gap by the textbook table."""
-    width = b1 - b0 + 1
-    table = [[0] * width for _ in range(a1 - a0 + 1)]
-    for i in range(a1 - a0 - 1, -1, -1):
-        row, below, line = table[i], table[i + 1], old[a0 + i]
-        for j in range(width - 2, -1, -1):
-            row[j] = below[j + 1] + 1 if line == new[b0 + j] else max(below[j], row[j + 1])
-    i = j = 0
-    while i < a1 - a0 and j < b1 - b0:
-        if old[a0 + i] == new[b0 + j]:
-            pairs.append((a0 + i, b0 + j))
-            i, j = i + 1, j + 1
-        elif table[i + 1][j] >= table[i][j + 1]:
-            i += 1
-        else:
-            j += 1
+    """The pairs of a shortest edit script of at most `_EDITS` edits; none when it would need more.
+
+    `reach[k]` is how far into `old` some script of `edits` edits gets on diagonal k (`a - b`, both relative).
+    """
+    reach = {1: 0}
+    steps: list[dict[int, int]] = []
+    for edits in range(min(_EDITS, a1 - a0 + b1 - b0) + 1):
+        steps.append(dict(reach))
+        for k in range(-edits, edits + 1, 2):
+            down = k == -edits or (k != edits and reach[k - 1] < reach[k + 1])
+            a = reach[k + 1] if down else reach[k - 1] + 1
+            while a0 + a < a1 and b0 + a - k < b1 and old[a0 + a] == new[b0 + a - k]:
+                a += 1
+            reach[k] = a
+            if a >= a1 - a0 and a - k >= b1 - b0:
+                pairs += reversed(list(_walk_back(steps, a0, b0, a1 - a0, b1 - b0)))
+                return
+
+
+def _walk_back(
+    steps: Sequence[dict[int, int]], a0: int, b0: int, a: int, b: int
+) -> Iterator[tuple[int, int]]:
+    """The equal lines along the script that reached (a, b), last first."""
+    for edits in range(len(steps) - 1, -1, -1):
+        reach, k = steps[edits], a - b
+        down = k == -edits or (k != edits and reach[k - 1] < reach[k + 1])
+        start = max(0, reach[k + 1] if down else reach[k - 1] + 1)
+        while a > start:
+            a, b = a - 1, b - 1
+            yield a0 + a, b0 + b
+        a, b = (a, b - 1) if down else (a - 1, b)

@@ -1,21 +1,22 @@
 """Compare one committed file with what a run gave, and say readably what is different.
 
 The verdict is about bytes (`dt` gaps of packed rows aside: they are timing). The *explanation* is about
-events: lines are aligned, a changed line is taken apart to the first value that differs, and sequence
-references that moved only because an event before them came or went are counted, not shown.
+events: lines are aligned (`pairing`), a changed line is taken apart to the first value that differs, and
+references that moved only because something before them came or went are counted, not shown.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from onetake import jsontext
 from onetake.fixture.gaps import without_gaps
-from onetake.snapshot.align import Gap, gaps
+from onetake.snapshot.align import Gap
+from onetake.snapshot.pairing import Change, Pairing, kind_of, pair_events, parse_line, plain_changes
 from onetake.snapshot.pins import session_index
 
 CONTEXT = 2
@@ -24,6 +25,8 @@ WIDTH = 160
 """Longest piece of a line or a value that is shown, in characters."""
 MAX_LINES = 2_000
 """Longest unified diff, in lines."""
+MAX_CAUSES = 300
+"""Differences of a file that are taken apart to tell whether two files differ alike."""
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -34,14 +37,7 @@ class Comparison(msgspec.Struct, frozen=True):
     diff: str
     """The whole difference as a unified diff, at most `MAX_LINES` lines."""
     cause: str
-    """A key that is equal for equal changes, whatever file they occur in."""
-
-
-class _Change(msgspec.Struct, frozen=True):
-    """One aligned difference: line numbers from 0, None where a side has no line."""
-
-    old: int | None
-    new: int | None
+    """A key that is equal for files that differ in the same changes and no other, wherever these occur."""
 
 
 def compare(expected: bytes, actual: bytes, file: str) -> Comparison | None:
@@ -55,15 +51,18 @@ def compare(expected: bytes, actual: bytes, file: str) -> Comparison | None:
         which = "the committed file" if not old_data.endswith(b"\n") else "the run's text"
         message = f"{which} does not end with a newline"
         return Comparison(message, message, message)
-    diff = _unified(old, new, gaps(old, new), file)
-    changes, moved = _changes(old, new) if file.endswith(".jsonl") else (_plain_changes(old, new), 0)
-    first = changes[0]
-    message, cause = _explain(old, new, first)
-    if len(changes) > 1:
-        message += f"\n  and {len(changes) - 1} more {_plural('difference', len(changes) - 1)}"
-    if moved:
-        message += f"\n  ({moved} {_plural('line', moved)} only refer to events that moved)"
-    return Comparison(message, diff, cause)
+    jsonl = file.endswith(".jsonl")
+    pairing = pair_events(old, new) if jsonl else Pairing(changes=plain_changes(old, new), old=old, new=new)
+    message = _explain(pairing, pairing.changes[0])
+    if len(pairing.changes) > 1:
+        more = len(pairing.changes) - 1
+        message += f"\n  and {more} more {_plural('difference', more)}"
+    diff = _unified(pairing.old, new, pairing.gaps(), file)
+    if pairing.moved:
+        note = f"({pairing.moved} {_plural('line', pairing.moved)} only refer to events that moved)"
+        message += f"\n  {note}"
+        diff += f"\n{note}"
+    return Comparison(message, diff, _cause(pairing))
 
 
 def missing(actual: bytes, file: str) -> Comparison:
@@ -91,115 +90,44 @@ def _lines(data: bytes) -> list[bytes]:
     return lines[:-1] if lines[-1] == b"" else lines
 
 
-def _changes(old: Sequence[bytes], new: Sequence[bytes]) -> tuple[list[_Change], int]:
-    """Differences of two JSONL files by event, and how many lines have sequence references that moved."""
-    old_keys, new_keys = [_event_key(line) for line in old], [_event_key(line) for line in new]
-    places = gaps(old_keys, new_keys)
-    changes = [change for gap in places for change in _pair(old, new, gap)]
-    kept = _kept(places, len(old), len(new))
-    references = [_Change(a, b) for a, b in kept if old[a] != new[b]]
-    if not changes:
-        return references, 0  # nothing came or went: the references themselves are the difference
-    return changes, len(references)
-
-
-def _kept(places: Sequence[Gap], old: int, new: int) -> Iterator[tuple[int, int]]:
-    """The aligned lines between the gaps of two files of `old` and `new` lines."""
-    a = b = 0
-    for gap in [*places, Gap(old, old, new, new)]:
-        yield from zip(range(a, gap.a0), range(b, gap.b0), strict=True)
-        a, b = gap.a1, gap.b1
-
-
-def _event_key(line: bytes) -> bytes:
-    """The line without its sequence references."""
-    if b'"sourceEventSeqs"' not in line:
-        return line
-    value = _parse(line)
-    if isinstance(value, dict) and "sourceEventSeqs" in value:
-        return jsontext.dumps({**value, "sourceEventSeqs": None})
-    return line
-
-
-def _pair(old: Sequence[bytes], new: Sequence[bytes], gap: Gap) -> list[_Change]:
-    """Match the lines of a gap by what kind of event they are; what has no partner came or went."""
-    kinds_old = [_kind(line) for line in old[gap.a0 : gap.a1]]
-    kinds_new = [_kind(line) for line in new[gap.b0 : gap.b1]]
-    if kinds_old == kinds_new:
-        return [_Change(gap.a0 + i, gap.b0 + i) for i in range(len(kinds_old))]
-    result, a, b = [], 0, 0
-    for inner in [
-        *gaps(kinds_old, kinds_new),
-        Gap(len(kinds_old), len(kinds_old), len(kinds_new), len(kinds_new)),
-    ]:
-        result += [_Change(gap.a0 + a + i, gap.b0 + b + i) for i in range(inner.a0 - a)]
-        result += [_Change(gap.a0 + i, None) for i in range(inner.a0, inner.a1)]
-        result += [_Change(None, gap.b0 + i) for i in range(inner.b0, inner.b1)]
-        a, b = inner.a1, inner.b1
-    return result
-
-
-def _plain_changes(old: Sequence[bytes], new: Sequence[bytes]) -> list[_Change]:
-    result = []
-    for gap in gaps(old, new):
-        shared = min(gap.a1 - gap.a0, gap.b1 - gap.b0)
-        result += [_Change(gap.a0 + i, gap.b0 + i) for i in range(shared)]
-        result += [_Change(i, None) for i in range(gap.a0 + shared, gap.a1)]
-        result += [_Change(None, i) for i in range(gap.b0 + shared, gap.b1)]
-    return result
-
-
-def _kind(line: bytes) -> str:
-    """What a line is about, in a word: the type of an event or chunk, the method or the kind of a frame."""
-    value = _parse(line)
-    if not isinstance(value, dict):
-        return "text"
-    if "jsonrpc" in value:
-        update = _at(value, "params", "update", "sessionUpdate")
-        if isinstance(update, str):
-            return update
-        method = value.get("method")
-        return method if isinstance(method, str) else "error response" if "error" in value else "response"
-    if isinstance(value.get("purpose"), str) and "call" in value:
-        return f"request {value.get('call')} of session {value.get('session')}"
-    chunk = _at(value, "data", "chunk", "type")
-    kind = value.get("type")
-    return " ".join(part for part in (kind, chunk) if isinstance(part, str)) or "object"
-
-
-def _at(value: Any, *path: str) -> Any:
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value
-
-
-def _explain(old: Sequence[bytes], new: Sequence[bytes], change: _Change) -> tuple[str, str]:
-    """The text of one difference, and its cause."""
+def _explain(pairing: Pairing, change: Change) -> str:
+    """The text of one difference, with the lines around it."""
+    head, body = _described(pairing, change)
     at = change.old if change.old is not None else change.new
     assert at is not None
-    line = (old if change.old is not None else new)[at]
-    structured = isinstance(_parse(line), dict)
-    place = f"line {at + 1}" + (f" ({_kind(line)})" if structured else "")
+    around = pairing.old if change.old is not None else pairing.new
+    before = [f"  {_clip(_text(line))}" for line in around[max(0, at - CONTEXT) : at]]
+    after = [f"  {_clip(_text(line))}" for line in around[at + 1 : at + 1 + CONTEXT]]
+    return "\n".join([head, *(f"    {text}" for text in [*before, *body, *after])])
+
+
+def _described(pairing: Pairing, change: Change) -> tuple[str, list[str]]:
+    """What a difference is, and both sides of it."""
+    at = change.old if change.old is not None else change.new
+    assert at is not None
+    line = pairing.old[at] if change.old is not None else pairing.new[at]
+    place = f"line {at + 1}" + (f" ({kind_of(line)})" if isinstance(parse_line(line), dict) else "")
     if change.old is None:
-        head, body = f"{place} is new", [f"+ {_clip(line.decode('utf-8', 'replace'))}"]
-        around = new
-    elif change.new is None:
-        head, body = f"{place} is missing", [f"- {_clip(line.decode('utf-8', 'replace'))}"]
-        around = old
-    else:
-        path, was, now = _first_difference(line, new[change.new])
-        head = f"{place} differs" + (f" at {path}" if path else "")
-        body = [f"- {was}", f"+ {now}"]
-        around = old
-    before = [f"  {_clip(text.decode('utf-8', 'replace'))}" for text in around[max(0, at - CONTEXT) : at]]
-    after = [f"  {_clip(text.decode('utf-8', 'replace'))}" for text in around[at + 1 : at + 1 + CONTEXT]]
-    cause = hashlib.sha256("\n".join(body).encode("utf-8", "replace")).hexdigest()[:16]
-    return "\n".join([head, *(f"    {text}" for text in [*before, *body, *after])]), cause
+        return f"{place} is new", [f"+ {_clip(_text(line))}"]
+    if change.new is None:
+        return f"{place} is missing", [f"- {_clip(_text(line))}"]
+    path, was, now = _first_difference(line, pairing.new[change.new])
+    return f"{place} differs" + (f" at {path}" if path else ""), [f"- {was}", f"+ {now}"]
+
+
+def _cause(pairing: Pairing) -> str:
+    """Equal changes in any number and at any place give an equal key."""
+    found = {"\n".join(_described(pairing, change)[1]) for change in pairing.changes[:MAX_CAUSES]}
+    digest = hashlib.sha256("\0".join(sorted(found)).encode("utf-8", "replace"))
+    for change in pairing.changes[MAX_CAUSES:]:
+        digest.update(b"-" if change.old is None else pairing.old[change.old])
+        digest.update(b"+" if change.new is None else pairing.new[change.new])
+    return digest.hexdigest()[:16]
 
 
 def _first_difference(old: bytes, new: bytes) -> tuple[str, str, str]:
     """Path and both values of the first difference of two lines; the path is empty for plain text."""
-    was, now = _parse(old), _parse(new)
+    was, now = parse_line(old), parse_line(new)
     path = ""
     if isinstance(was, dict | list) and isinstance(now, dict | list):
         path, was, now = _descend(was, now)
@@ -265,15 +193,6 @@ def _quote(text: str) -> str:
 def _clip(text: str) -> str:
     text = text.replace("\r", "\\r")
     return text if len(text) <= WIDTH else f"{text[:WIDTH]}... ({len(text)} characters)"
-
-
-def _parse(line: bytes) -> Any:
-    if not line.startswith((b"{", b"[")):
-        return None
-    try:
-        return jsontext.loads(line)
-    except ValueError:
-        return None
 
 
 def _unified(old: Sequence[bytes], new: Sequence[bytes], places: Sequence[Gap], file: str) -> str:
