@@ -8,7 +8,6 @@ other.
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -46,14 +45,10 @@ died
 BROKEN_PIPE = 141
 """What a shell reports for a process that writes to nobody: not 0, because work may have been left undone."""
 INTERRUPTED = 130
-COLLECT_EVERY = 50_000
-"""Allocations between garbage collections. With Python's default, a quarter of the CPU time until an agent is up
-goes into collections that find nothing."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that `argv` names (default: the process' arguments) and return the exit code."""
-    gc.set_threshold(COLLECT_EVERY)
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         code = _dispatch(arguments)
