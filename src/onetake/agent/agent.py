@@ -17,10 +17,11 @@ import msgspec
 from onetake.agent.inbox import Inbox, Target, new_message
 from onetake.agent.interrupt import Interrupt
 from onetake.agent.loop import Turn
-from onetake.agent.prompt import SessionFacts
+from onetake.agent.prompt import PromptRegistry, SessionFacts
 from onetake.errors import OnetakeError
 from onetake.model.types import Block
 from onetake.session.log import SessionLog
+from onetake.tools.registry import ToolRegistry
 
 if TYPE_CHECKING:
     from onetake.agent.context import AppContext
@@ -73,11 +74,17 @@ class Agent:
         config: AgentConfig,
         writer: SessionWriter | None = None,
         calls: int = 0,
+        prompt: PromptRegistry | None = None,
+        tools: ToolRegistry | None = None,
     ) -> None:
         self.ctx = ctx
         self.log = log
         self.cwd = cwd
         self.config = config
+        self.prompt = ctx.prompt if prompt is None else prompt
+        """The system prompt of this session; by default the app's."""
+        self.tools = ctx.tools if tools is None else tools
+        """The tools of this session; by default the app's."""
         self.inbox = Inbox(log)
         self.calls = calls
         """Model calls so far in this session's whole life, earlier processes included."""
@@ -87,12 +94,15 @@ class Agent:
         """The reason of the last `turn/end` of this process."""
         self.reader_ready: Callable[[], Awaitable[None]] | None = None
         """Awaited before each request: lets a surface make the agent wait until its reader has caught up."""
+        self.after_turn: list[Callable[[], None]] = []
+        """Called after each turn, when its end is durable and those who asked for it were told."""
         self._writer = writer
         self._turns = max((e["data"]["turn"] for e in log.events if e["type"] == "turn/start"), default=0)
         self._worker: asyncio.Task[None] | None = None
         self._interrupt = Interrupt()
         self._cancellable = False
         self._disposed = False
+        self._shutdown: dict[str, Any] | None = None
         self._failure: Exception | None = None
         self._waiters: dict[str, asyncio.Future[dict[str, Any]]] = {}
 
@@ -100,6 +110,12 @@ class Agent:
     def id(self) -> str:
         """The session id."""
         return self.log.id
+
+    @property
+    def depth(self) -> int:
+        """How many levels of delegation lie above: 0 for a session that a client opened."""
+        depth: int = self.log.header.get("delegationDepth", 0)
+        return depth
 
     @property
     def status(self) -> Status:
@@ -174,20 +190,26 @@ class Agent:
         if self._writer is not None:
             await self._writer.flush()
 
+    def stop(self, reason: dict[str, Any] | None = None) -> None:
+        """Take nothing more from now on and cancel what runs, without waiting for its end: `close` does."""
+        if not self._disposed:
+            self._disposed = True
+            self._shutdown = reason or {"kind": "shutdown"}
+            self.cancel(self._shutdown)
+
     async def close(self, reason: dict[str, Any] | None = None) -> None:
         """Cancel what runs, durably drop what is queued, flush and close the log. Closing twice is fine.
 
         Raises StoreError when the log cannot be written to its end.
         """
-        if self._disposed:
+        self.stop(reason)
+        if self._shutdown is None:
             return
-        self._disposed = True
-        reason = reason or {"kind": "shutdown"}
-        self.cancel(reason)
+        ending, self._shutdown = {"kind": "aborted", "reason": self._shutdown}, None
         await self._finished()
         for target in ("next-step", "next-turn"):
             for message in self.inbox.cancel(target):
-                self._settle(message["id"], {"kind": "aborted", "reason": reason})
+                self._settle(message["id"], ending)
         if self._writer is not None:
             await self._writer.close()
 
@@ -222,6 +244,8 @@ class Agent:
         await self.flush()
         for message_id in turn.opened_by:
             self._settle(message_id, reason)
+        for tell in self.after_turn:
+            tell()
 
     def _settle(self, message_id: str, reason: dict[str, Any]) -> None:
         future = self._waiters.pop(message_id, None)
@@ -233,10 +257,10 @@ class Agent:
     def request_header(self) -> dict[str, Any]:
         """The header of the next request: call settings, system prompt, tools; absent parts are left out."""
         header: dict[str, Any] = {"config": self.config.request_config()}
-        system = self.ctx.prompt.assemble(SessionFacts(session_id=self.id, cwd=self.cwd))
+        system = self.prompt.assemble(SessionFacts(session_id=self.id, cwd=self.cwd))
         if system is not None:
             header["system"] = system
-        tools = self.ctx.tools.specs()
+        tools = self.tools.specs()
         if tools:
             header["tools"] = tools
         return header

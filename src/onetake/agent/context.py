@@ -7,7 +7,7 @@ starts a child session calls `create_session`), so that imports keep pointing do
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from onetake.agent.run import RUN_VARIABLE, RunFile
 from onetake.errors import UsageError
 from onetake.model.registry import ProviderRegistry
 from onetake.model.types import new_id
-from onetake.session.events import make_header
+from onetake.session.events import END_SEED, Event, make_header
 from onetake.session.log import SessionLog, ms_now
 from onetake.tools.registry import ToolRegistry
 
@@ -62,8 +62,20 @@ class AppContext:
         spill = run.roots.get("spill") if run is not None else None
         self.spill_root = Path(spill) if spill else state_dir(self.env) / "spill"
 
-    async def create_session(self, cwd: Path, *, parent: Agent | None = None) -> Agent:
+    async def create_session(
+        self,
+        cwd: Path,
+        *,
+        parent: Agent | None = None,
+        seed: Sequence[Event] | None = None,
+        preset: str | None = None,
+        prompt: PromptRegistry | None = None,
+        tools: ToolRegistry | None = None,
+    ) -> Agent:
         """Start a session that works in `cwd`; with `parent` as its child, one level of delegation deeper.
+
+        `seed` is the history that the session goes on from; its events become the first of its log. `preset`
+        names what the session was made from, `prompt` and `tools` replace the app's.
 
         Raises UsageError when the composition has no `agent` row.
         """
@@ -74,10 +86,25 @@ class AppContext:
             created_at=ms_now(),
             cwd=str(cwd),
             parent_session=parent.id if parent is not None else None,
-            delegation_depth=parent.log.header["delegationDepth"] + 1 if parent is not None else 0,
+            seed_length=len(seed) if seed is not None else None,
+            origin="subagent" if parent is not None else None,
+            delegation_depth=parent.depth + 1 if parent is not None else 0,
+            agent_preset=preset,
         )
-        log = SessionLog(header)
-        agent = Agent(self, log, cwd=cwd, config=self.agent_config, writer=self._writer(log, cwd))
+        log = SessionLog(header, seed or ())
+        if seed is not None:
+            log.append(END_SEED, {})
+        agent = Agent(
+            self,
+            log,
+            cwd=cwd,
+            config=self.agent_config,
+            writer=self._writer(log, cwd),
+            prompt=prompt,
+            tools=tools,
+        )
+        for target in ("next-step", "next-turn"):  # what the seed still owes is not this session's to answer
+            agent.inbox.cancel(target)
         self.agents[agent.id] = agent
         return agent
 
@@ -90,21 +117,32 @@ class AppContext:
         of_project = SessionStore(store.root, compression=store.compression, project=project_name(str(cwd)))
         return of_project.open(log)
 
-    async def close_session(self, session_id: str) -> None:
-        """Close one session (see `Agent.close`); an unknown one is ignored."""
-        agent = self.agents.pop(session_id, None)
-        if agent is not None:
-            await agent.close()
+    async def close_session(self, session_id: str, reason: dict[str, Any] | None = None) -> None:
+        """Close one session (see `Agent.close`) and the children that it has; an unknown one is ignored.
+
+        All are closed even when one fails; the first failure is raised.
+        """
+        family: dict[str, Agent] = {}
+        for agent in self.agents.values():  # in the order of creation, so parents come before their children
+            if agent.id == session_id or agent.log.header.get("parentSession") in family:
+                family[agent.id] = agent
+        await self._close(list(family.values()), reason)
 
     async def close(self) -> None:
         """Close all sessions, the youngest first, so that children end before their parents.
 
         All are closed even when one fails; the first failure is raised.
         """
+        await self._close(list(self.agents.values()))
+
+    async def _close(self, agents: Sequence[Agent], reason: dict[str, Any] | None = None) -> None:
+        for agent in agents:  # all at once: none may go on with what another one's end gives it
+            agent.stop(reason)
         failures = []
-        for session_id in reversed(list(self.agents)):
+        for agent in reversed(agents):
+            self.agents.pop(agent.id, None)
             try:
-                await self.close_session(session_id)
+                await agent.close()
             except Exception as error:
                 failures.append(error)
         if failures:

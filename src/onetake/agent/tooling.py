@@ -77,7 +77,7 @@ class ToolRun:
                 spill_dir=self.agent.spill_dir,
                 env=dict(self.agent.ctx.tool_env),
             )
-            return await execute(self.agent.ctx.tools, call["name"], call["arguments"], context)
+            return await execute(self.agent.tools, call["name"], call["arguments"], context)
 
     def _commit(self, result: ToolResult) -> None:
         call, row = self.calls[self.committed], self.rows[self.committed]

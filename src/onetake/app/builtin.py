@@ -11,6 +11,7 @@ BUILTIN = {
     "acp": "onetake.app.plugins:acp",
     "agent": "onetake.app.plugins:agent",
     "bash": "onetake.toolkit.bash.plugin:bash",
+    "delegation": "onetake.toolkit.delegation.plugin:delegation",
     "openai-chat": "onetake.app.plugins:openai_chat",
     "prompt": "onetake.app.plugins:prompt",
     "replay": "onetake.replay.plugin:replay",

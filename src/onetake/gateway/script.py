@@ -2,6 +2,7 @@
 
     {"replies": [
       {"match": "REGEX",      the text of the request must contain it; without it every request fits
+       "matchSystem": "REGEX", so must the system prompt: tells agents apart that are told the same
        "repeat": true,        the reply is not used up
        "reply": {
          "reasoning": "...", "text": "...",
@@ -91,6 +92,7 @@ class ScriptedReply(_Strict):
 
     reply: Reply
     match: str | None = None
+    match_system: str | None = None
     repeat: bool = False
 
 
@@ -137,16 +139,17 @@ class Replies:
         """Return the reply to a request with these messages, its strings filled. Raises NoReply."""
         told = _told(messages)
         text = "\n".join(string_leaves(told))
+        system = "\n".join(string_leaves([message for message in messages if _is_system(message)]))
         for scripted in self._left:
-            if scripted.match is None or re.search(scripted.match, text):
+            if _fits(scripted.match, text) and _fits(scripted.match_system, system):
                 reply = _filled(scripted.reply, told)
                 if not scripted.repeat:
                     self._left.remove(scripted)
                 return self._identified(reply)
-        waiting = [s.match if s.match is not None else "(any request)" for s in self._left]
+        waiting = [_wanted(scripted) for scripted in self._left]
         raise NoReply(
             f"no scripted reply fits the request; it ends with {_tail(messages)!r}; "
-            f"replies left: {', '.join(map(repr, waiting)) or 'none'}"
+            f"replies left: {', '.join(waiting) or 'none'}"
         )
 
     def _identified(self, reply: Reply) -> Reply:
@@ -189,11 +192,11 @@ def chunks_of(reply: Reply, request_chars: int) -> list[Chunk]:
 
 def _problem(scripted: ScriptedReply) -> str | None:
     reply = scripted.reply
-    if scripted.match is not None:
+    for key, pattern in (("match", scripted.match), ("matchSystem", scripted.match_system)):
         try:
-            re.compile(scripted.match)
+            re.compile(pattern or "")
         except re.error as error:
-            return f"match is no regular expression: {error}"
+            return f"{key} is no regular expression: {error}"
     if reply.finish not in (None, "stop", "tool-calls", "max-tokens"):
         return f"finish must be stop, tool-calls or max-tokens, not {reply.finish!r}"
     if reply.delta_chars < 1:
@@ -265,7 +268,21 @@ def _filled(reply: Reply, told: list[Json]) -> Reply:
 
 def _told(messages: Iterable[Json]) -> list[Json]:
     """Leave the system prompt out: a pattern is meant for what was said."""
-    return [m for m in messages if not (isinstance(m, dict) and m.get("role") in ("system", "developer"))]
+    return [message for message in messages if not _is_system(message)]
+
+
+def _is_system(message: Json) -> bool:
+    return isinstance(message, dict) and message.get("role") in ("system", "developer")
+
+
+def _fits(pattern: str | None, text: str) -> bool:
+    return pattern is None or re.search(pattern, text) is not None
+
+
+def _wanted(scripted: ScriptedReply) -> str:
+    """Which requests a reply is for, for messages."""
+    text = "(any request)" if scripted.match is None else repr(scripted.match)
+    return text if scripted.match_system is None else f"{text} with system {scripted.match_system!r}"
 
 
 def _tail(messages: list[Json]) -> str:

@@ -34,6 +34,7 @@ REQUEST_CONTEXT = "request/context"
 TOOL_CALL = "tool/call"
 TOOL_RESULT = "tool/result"
 COMPACTION_SUMMARY = "compaction/summary"
+SUBAGENT_DESCRIPTOR = "subagent/descriptor"
 
 SURFACE_TYPES = frozenset({USER_MESSAGE, ASSISTANT_MESSAGE, TOOL_RESULT})
 """The events that make model history (see `onetake.session.history`)."""
@@ -55,7 +56,7 @@ KNOWN_TYPES = SURFACE_TYPES | {
     "compaction/start",
     COMPACTION_SUMMARY,
     "compaction/end",
-    "subagent/descriptor",
+    SUBAGENT_DESCRIPTOR,
     "todo/write",
     "approval/policy",
     "approval/asked",

@@ -1,0 +1,1 @@
+"""Sub-agents: tools by which a model has a task done by a session of its own, and what came of it."""
