@@ -96,7 +96,7 @@ def test_a_parent_and_its_children_share_their_tokens(tmp_path: Path) -> None:
     ("content", "expected"),
     [
         (LOG, True),
-        (LOG.rstrip(b"\n"), False),
+        (LOG.rstrip(b"\n"), True),
         (b"", False),
         (b'{"type":"session"}\n', False),
         (b'{"type":"session", broken\n', False),
@@ -104,7 +104,7 @@ def test_a_parent_and_its_children_share_their_tokens(tmp_path: Path) -> None:
     ],
 )
 def test_what_begins_with_a_header(tmp_path: Path, content: bytes, expected: bool) -> None:
-    """A whole first line that is one."""
+    """A first line that is one, whole, with or without its newline."""
     (tmp_path / "x.jsonl").write_bytes(content)
     assert is_session_log(tmp_path / "x.jsonl") is expected
     assert not is_session_log(tmp_path / "missing.jsonl")

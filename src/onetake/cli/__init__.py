@@ -21,6 +21,7 @@ COMMANDS = {
     "refresh": ("onetake.cli.suite", "rewrite expected output, keep what the model said (keyless)"),
     "check": ("onetake.cli.check", "look for broken fixtures without starting anything"),
     "new": ("onetake.cli.new", "add a scenario to a suite, or begin a suite"),
+    "migrate": ("onetake.cli.migrate", "rewrite old fixture layouts in canonical form"),
     "log": ("onetake.cli.log", "read, pack and unpack session logs"),
     "acp": ("onetake.cli.acp", "serve the agent over the Agent Client Protocol on stdin and stdout"),
     "mock-model": ("onetake.cli.mock_model", "serve a scripted model endpoint"),

@@ -78,14 +78,42 @@ def repository_files(path: Path) -> list[Path]:
     return [file for file in files if not _matches(file, root, globs)]
 
 
+def log_groups(path: Path) -> list[list[Path]]:
+    """The session logs under a path, in groups that share their tokens. For one log: its own group.
+
+    Raises `UsageError` when the path does not exist, and for a file that is no session log.
+    """
+    if path.is_file():
+        if not is_session_log(path):
+            raise UsageError(f"{path}: does not begin with a session header, so it is no session log")
+        if session_index(path.name) is not None:
+            return _by_scenario(file for file in sorted(path.parent.iterdir()) if _is_fixture(file))
+        return [[path]]
+    logs = [file for file in repository_files(path) if file.suffix == ".jsonl" and is_session_log(file)]
+    return _by_scenario(logs)
+
+
+def suite_of(file: Path) -> Path | None:
+    """The suite.toml of the scenario that a file lies in, if any."""
+    folder = file.resolve().parent
+    owner = folder.parent / SUITE_FILE
+    if not owner.is_file() or not is_suite(owner):
+        return None
+    return owner if folder.name in load_suite(owner).scenarios else None
+
+
+def _is_fixture(file: Path) -> bool:
+    return session_index(file.name) is not None and is_session_log(file)
+
+
 def is_session_log(path: Path) -> bool:
-    """Whether a file begins with a session header."""
+    """Whether a file begins with a session header, also when a newline is all that is missing."""
     try:
         with path.open("rb") as file:
             line, newline, _ = file.read(_HEAD).partition(b"\n")
     except OSError:
         return False
-    if not newline or b'"session"' not in line:
+    if (not newline and len(line) == _HEAD) or b'"session"' not in line:
         return False
     try:
         header = jsontext.loads(line)
@@ -170,7 +198,8 @@ def _by_scenario(logs: Iterable[Path]) -> list[list[Path]]:
 
 def _check_logs(logs: Sequence[Path]) -> list[Problem]:
     files = [(str(log), log.read_bytes()) for log in logs]
-    remedy = "rewrite it with `onetake migrate`, or exclude it: [tool.onetake] exclude in pyproject.toml"
+    remedy = f"rewrite it with `onetake migrate {files[0][0]}`, "
+    remedy += "or exclude it: [tool.onetake] exclude in pyproject.toml"
     try:
         faults = fixture_faults(files)
     except UsageError as error:
