@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from onetake.snapshot.env import remove_tree
 from tests.snapshot.lab import Lab, build_lab
 
 
@@ -36,3 +39,13 @@ def lab(recorded_lab: Path, tmp_path: Path) -> Lab:
     folder = tmp_path / "agent"
     shutil.copytree(recorded_lab, folder)
     return Lab(folder)
+
+
+@pytest.fixture
+def own_tmp(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A temporary directory of this test alone, short and plain as the generated roots need it."""
+    folder = Path("/tmp").resolve() / f"x{secrets.token_hex(4)}"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    yield folder
+    remove_tree(folder)

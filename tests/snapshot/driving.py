@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
@@ -85,3 +86,13 @@ def said(harvest: Harvest) -> str:
         if frame.get("method") == "session/update":
             texts.append(frame["params"]["update"]["content"]["text"])
     return "".join(texts)
+
+
+def processes_in(folder: Path) -> list[int]:
+    """The processes that work under a folder."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/{name}/cwd").startswith(f"{folder}/"):
+                found.append(int(name))
+    return found

@@ -232,6 +232,37 @@ class Agent:
     def do_never_idle(self, session, rest, log):
         log.end = lambda: None
 
+    def do_linger(self, session, rest, log):
+        """Say something, and answer only after the turn has long ended."""
+        say(session, "more")
+        log.end()
+        log.end = lambda: None
+        time.sleep(0.3)
+
+    def do_garbage(self, session, rest, log):
+        """Spoil the file of the runner that is named."""
+        with open(RUN[rest], "a") as file:
+            file.write("no json\n")
+
+    def do_headless(self, session, rest, log):
+        """Leave a log without a header."""
+        folder = os.path.join(RUN["sessionsRoot"], "project", "broken")
+        os.makedirs(folder)
+        with open(os.path.join(folder, "session.jsonl"), "w") as file:
+            file.write("no header\n")
+
+    def do_image(self, session, rest, log):
+        """Updates that hold no text."""
+        for update in (
+            {"sessionUpdate": "plan"},
+            {"sessionUpdate": "agent_message_chunk", "content": {}},
+            None,
+        ):
+            emit({"method": "session/update", "params": {"sessionId": session, "update": update}})
+        emit({"method": "session/other", "params": {}})
+        emit({"id": 99, "result": "nobody asked"})
+        say(session, "done")
+
     def do_torn(self, session, rest, log):
         log.end()
         with open(log.path, "a") as file:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import sys
 from pathlib import Path
@@ -16,7 +15,7 @@ from onetake.errors import UsageError
 from onetake.snapshot.driver_acp import timeouts_for
 from onetake.snapshot.execute import execute
 from onetake.snapshot.harvest import Harvest
-from tests.snapshot.driving import OPENING, drive, drive_steps, make_suite, prompts, said
+from tests.snapshot.driving import OPENING, drive, drive_steps, make_suite, processes_in, prompts, said
 
 SHORT = "timeout_s = 2"
 """Long enough for a loaded machine to start the fake agent, short enough to wait for."""
@@ -307,6 +306,46 @@ def test_a_session_that_never_gets_idle(tmp_path: Path) -> None:
     assert "after the last step: timed out after 2 s awaiting all sessions to be idle" in error
 
 
+@pytest.mark.parametrize("file", ["requests", "violations"])
+def test_a_file_that_the_agent_spoiled_is_an_error(tmp_path: Path, file: str) -> None:
+    error = failed(drive_steps(tmp_path, prompts(f"garbage {file}")), 1)
+    assert f"the agent wrote a line to {file}.jsonl that cannot be read: " in error
+
+
+def test_a_log_without_a_header_is_an_error(tmp_path: Path) -> None:
+    steps = [*prompts("headless"), {"op": "waitForSubagentTurnEnd"}]
+    error = failed(drive_steps(tmp_path, steps, suite=SHORT), 1)
+    assert "awaiting the end of turn 1 of child (any)" in error
+    assert "project/broken/session.jsonl, line 1" in error
+
+
+def test_updates_without_text_say_nothing(tmp_path: Path) -> None:
+    step = {"op": "promptAndWaitForAgentMessage", "text": "image", "waitForText": "done"}
+    harvest = finished(drive_steps(tmp_path, [*OPENING, step, {"op": "waitForFile", "path": "."}]))
+    assert len(harvest.frames) == 9
+
+
+def test_an_unanswered_prompt_is_awaited_at_the_end(tmp_path: Path) -> None:
+    steps = [
+        *OPENING,
+        {"op": "promptAndWaitForAgentMessage", "text": "linger", "waitForText": "more"},
+        {"op": "waitForTurnEnd"},
+    ]
+    harvest = finished(drive_steps(tmp_path, steps))
+    assert answers(harvest)[3] == {"stopReason": "end_turn"}
+
+
+def test_an_unanswered_prompt_of_a_killed_agent_is_forgotten(tmp_path: Path) -> None:
+    steps = [
+        *OPENING,
+        {"op": "promptAndWaitForAgentMessage", "text": "linger", "waitForText": "more"},
+        {"op": "kill"},
+        {"op": "restart"},
+        {"op": "initialize"},
+    ]
+    assert list(answers(finished(drive_steps(tmp_path, steps)))) == [1, 2, 4]
+
+
 def test_a_broken_log_is_an_error(tmp_path: Path) -> None:
     harvest = drive_steps(tmp_path, prompts("torn"))
     assert "the agent exited with 0 but left a broken log" in failed(harvest, 1)
@@ -367,40 +406,20 @@ def test_what_an_agent_left_running_is_ended(tmp_path: Path) -> None:
     assert not alive(int(said(harvest)))
 
 
-def test_a_cancelled_runner_leaves_nothing(tmp_path: Path) -> None:
+def test_a_cancelled_runner_leaves_nothing(tmp_path: Path, own_tmp: Path) -> None:
     suite = make_suite(tmp_path, {"one": prompts("orphan", "hang")})
-    before = set(Path("/tmp").glob("ot-*"))
-    workspaces: list[Path] = []
 
     async def cancelled() -> None:
         task = asyncio.ensure_future(execute(suite, suite.scenarios["one"], "replay"))
-        while not any(path.read_bytes().count(b"about to hang") for path in _stderr_files(before)):
+        while not any(b"about to hang" in path.read_bytes() for path in own_tmp.glob("*/stderr.txt")):
             await asyncio.sleep(0.01)
-        workspaces.extend(path.parent / "work" for path in _stderr_files(before))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
 
     asyncio.run(cancelled())
-    assert len(workspaces) == 1
-    assert not workspaces[0].exists()
-    assert not [pid for pid in os.listdir("/proc") if pid.isdigit() and _works_in(pid, workspaces[0])]
-
-
-def _stderr_files(before: set[Path]) -> list[Path]:
-    return [
-        path
-        for folder in Path("/tmp").glob("ot-*")
-        if folder not in before
-        for path in folder.glob("stderr.txt")
-    ]
-
-
-def _works_in(pid: str, folder: Path) -> bool:
-    try:
-        return os.readlink(f"/proc/{pid}/cwd").startswith(str(folder))
-    except OSError:
-        return False
+    assert not list(own_tmp.iterdir())
+    assert not processes_in(own_tmp)
 
 
 def test_time_outs() -> None:

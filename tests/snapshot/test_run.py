@@ -17,7 +17,7 @@ import pytest
 from onetake import cli
 from onetake.snapshot import attempt
 from onetake.snapshot.suite import load_suite
-from tests.snapshot.driving import FAKE_AGENT, OPENING, make_suite, prompts
+from tests.snapshot.driving import FAKE_AGENT, OPENING, make_suite, processes_in, prompts
 
 STDOUT_ONLY = 'surfaces = ["stdout"]'
 ONETAKE = [sys.executable, "-m", "onetake"]
@@ -382,63 +382,29 @@ def test_colours_are_for_terminals_only(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_an_interrupted_runner_ends_its_agents(tmp_path: Path, number: signal.Signals) -> None:
+def test_an_interrupted_runner_ends_its_agents(tmp_path: Path, own_tmp: Path, number: signal.Signals) -> None:
     make_suite(tmp_path, {name: prompts("orphan", "hang") for name in ("one", "two")}, suite=STDOUT_ONLY)
     for name in ("one", "two"):
-        for file in ("stdout.expected.jsonl",):
-            (tmp_path / name / file).touch()
+        (tmp_path / name / "stdout.expected.jsonl").touch()
     runner = subprocess.Popen(
         [*ONETAKE, "replay", str(tmp_path), "--jobs", "2"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "TMPDIR": "/tmp"},
     )
     try:
-        deadline = time.monotonic() + 60
-        while len(worlds := _worlds_of(runner.pid)) < 2 and time.monotonic() < deadline:
+        while sum(b"about to hang" in path.read_bytes() for path in own_tmp.glob("*/stderr.txt")) < 2:
+            assert runner.poll() is None
             time.sleep(0.02)
+        assert len(processes_in(own_tmp)) == 4
         runner.send_signal(number)
         out, err = runner.communicate(timeout=60)
     finally:
         runner.kill()
     assert runner.returncode == 130, out + err
     assert "interrupted: every agent was ended" in err
-    assert len(worlds) == 2
-    assert not any(world.exists() for world in worlds)
-    assert not _processes_in(worlds)
-
-
-def _worlds_of(runner: int) -> set[Path]:
-    """The run folders of the agents that hang, started by this runner."""
-    found = set()
-    for folder in Path("/tmp").glob("ot-*"):
-        try:
-            hangs = b"about to hang" in (folder / "stderr.txt").read_bytes()
-        except OSError:
-            continue
-        if hangs and any(_parent(pid) == runner for pid in _processes_in([folder])):
-            found.add(folder)
-    return found
-
-
-def _processes_in(folders: Any) -> list[int]:
-    found = []
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            cwd = os.readlink(f"/proc/{name}/cwd")
-        except OSError:
-            continue
-        if any(cwd.startswith(str(folder)) for folder in folders):
-            found.append(int(name))
-    return found
-
-
-def _parent(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-    except (OSError, IndexError):
-        return 0
+    assert not list(own_tmp.iterdir())
+    assert not processes_in(own_tmp)
 
 
 def test_a_replay_is_the_same_whichever_order_scenarios_end_in(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ form that the judging side can find again. Three rules matter most:
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -166,8 +167,9 @@ def remove_tree(path: Path) -> None:
 
 def remove_world(world: World) -> None:
     """Remove everything of a run, an authored workspace parent's part included."""
-    remove_tree(world.cwd)
-    remove_tree(world.run_dir)
+    for directory in (world.cwd, world.run_dir):
+        with contextlib.suppress(OSError):
+            remove_tree(directory)
 
 
 def agent_environment(

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from onetake.errors import OnetakeError, UsageError
 from onetake.snapshot.driver_acp import AcpDriver, timeouts_for
@@ -25,12 +25,9 @@ from onetake.snapshot.env import (
     write_run_file,
 )
 from onetake.snapshot.harvest import Harvest, Leftover
-from onetake.snapshot.livelog import find_logs
+from onetake.snapshot.livelog import find_logs, in_order_of_creation
 from onetake.snapshot.process import AgentProcess, kill_strays
 from onetake.snapshot.suite import Scenario, Suite
-
-if TYPE_CHECKING:
-    from onetake.session.jsonl import LogFile
 
 OVERRIDE_FILE = "replay.override.json"
 
@@ -149,8 +146,6 @@ def _harvest(
         stderr=_text(world.stderr),
         exit_code=driver.exit_code,
         opened=list(driver.session_ids),
-        requests=_json_lines(world.requests),
-        violations=_json_lines(world.violations),
         roots=world.roots,
         nonce=world.nonce,
         run_dir=world.run_dir,
@@ -159,6 +154,8 @@ def _harvest(
     )
     if error is not None:
         harvest.error, harvest.error_exit = str(error), error.exit_code
+    harvest.requests = _json_lines(harvest, world.requests)
+    harvest.violations = _json_lines(harvest, world.violations)
     _collect_sessions(harvest, world, driver.session_ids)
     if mode != "record" and harvest.error is None:
         harvest.leftovers = count_leftovers(harvest, driver.session_ids, fixtures, override)
@@ -185,13 +182,6 @@ def _collect_sessions(harvest: Harvest, world: World, opened: list[str]) -> None
     logs = in_order_of_creation(logs, opened)
     harvest.bindings = bind([session_facts(log.header, log.events) for log in logs])
     harvest.sessions = sorted(logs, key=lambda log: harvest.bindings[log.id])
-
-
-def in_order_of_creation(logs: list[LogFile], opened: list[str]) -> list[LogFile]:
-    """The sessions that the script opened in its order, then the others by their own time (then by name)."""
-    order = {session: index for index, session in enumerate(opened)}
-    last = len(order)
-    return sorted(logs, key=lambda log: (order.get(log.id, last), log.header.get("createdAt") or 0, log.name))
 
 
 def _add_error(harvest: Harvest, message: str) -> None:
@@ -232,7 +222,8 @@ def count_leftovers(
     ]
 
 
-def _json_lines(path: Path) -> list[dict[str, Any]]:
+def _json_lines(harvest: Harvest, path: Path) -> list[dict[str, Any]]:
+    """What the agent appended to a file of the runner; a line that is no JSON is an error of the run."""
     from onetake import jsontext
 
     try:
@@ -240,7 +231,11 @@ def _json_lines(path: Path) -> list[dict[str, Any]]:
     except FileNotFoundError:
         return []
     complete = raw[: raw.rfind(b"\n") + 1]  # a killed agent may have left half a line
-    return [jsontext.loads(line) for line in complete.split(b"\n") if line]
+    try:
+        return [jsontext.loads(line) for line in complete.split(b"\n") if line]
+    except jsontext.JsonError as error:
+        _add_error(harvest, f"the agent wrote a line to {path.name} that cannot be read: {error}")
+        return []
 
 
 def _text(path: Path) -> str:

@@ -6,6 +6,7 @@ normalized yet: values are live, frames are raw bytes, logs are decoded from the
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +64,7 @@ class Harvest(msgspec.Struct, kw_only=True):
     seconds: float = 0.0
 
     def discard(self) -> None:
-        """Remove what the run left on disk."""
-        remove_tree(self.workspace)
-        remove_tree(self.run_dir)
+        """Remove what the run left on disk; what something else still writes to stays."""
+        for directory in (self.workspace, self.run_dir):
+            with contextlib.suppress(OSError):
+                remove_tree(directory)

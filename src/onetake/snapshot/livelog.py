@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from onetake.errors import UsageError
 from onetake.snapshot import script as ops
@@ -30,10 +30,7 @@ def find_logs(root: Path) -> list[Path]:
 
 
 def _folders(root: Path) -> list[Path]:
-    try:
-        return [Path(entry.path) for entry in os.scandir(root) if entry.is_dir()]
-    except FileNotFoundError:
-        return []
+    return [Path(entry.path) for entry in os.scandir(root) if entry.is_dir()]
 
 
 class LiveLog:
@@ -75,9 +72,7 @@ class LiveLog:
         for event in self.own:
             if event.get("type") == "agent/inbox/spliced":
                 for message in event["data"].get("inserted", []):
-                    content = message.get("content")
-                    blocks = content if isinstance(content, list) else [{"text": content}]
-                    yield "".join(str(block.get("text", "")) for block in blocks)
+                    yield "".join(str(block.get("text", "")) for block in message["content"])
 
 
 class LiveLogs:
@@ -106,15 +101,37 @@ class LiveLogs:
         """The log whose header has this id."""
         return next((log for log in self.read() if log.header.get("id") == session_id), None)
 
-    def children(self, roots: Iterable[str]) -> list[LiveLog]:
-        """The logs of the sessions that have a parent, in order of creation."""
-        primary = set(roots)
-        logs = [
-            log
-            for log in self.read()
-            if log.header.get("id") not in primary and log.header.get("parentSession")
-        ]
-        return sorted(logs, key=lambda log: log.header.get("createdAt") or 0)
+    def children(self, opened: Sequence[str]) -> list[LiveLog]:
+        """The logs of child sessions, in the order in which fixtures are numbered."""
+        from onetake.fixture.lineage import session_facts
+        from onetake.replay.binding import bind
+
+        logs = in_order_of_creation(self.read(), opened)
+        index = bind([session_facts(log.header, log.events) for log in logs])
+        return sorted(
+            (log for log in logs if log.header.get("parentSession")), key=lambda log: index[log.header["id"]]
+        )
+
+
+class HasHeader(Protocol):
+    """A log of any kind."""
+
+    header: dict[str, Any]
+
+
+L = TypeVar("L", bound=HasHeader)
+
+
+def in_order_of_creation(logs: Iterable[L], opened: Sequence[str]) -> list[L]:
+    """The sessions that the script opened in its order, then the others by their own time (then by id)."""
+    order = {session: index for index, session in enumerate(opened)}
+
+    def key(log: L) -> tuple[int, Any, str]:
+        session = str(log.header.get("id"))
+        created = log.header.get("createdAt")
+        return order.get(session, len(order)), created if isinstance(created, int) else 0, session
+
+    return sorted(logs, key=key)
 
 
 def log_condition(
