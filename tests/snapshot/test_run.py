@@ -330,7 +330,11 @@ def test_differences_with_one_cause_are_shown_once(
         break_expected(tmp_path, name)
     assert cli.main(["replay", str(tmp_path)]) == 1
     out = capsys.readouterr().out
-    assert out.count("    the same difference as in one") == 2
+    assert out.count("=== ") == 1 and "suite.toml: 3 scenarios differ only by this ===\n" in out
+    assert "scenarios: one, two, three\n" in out
+    assert "one: stdout: one/stdout.expected.jsonl, and 2 more like it\n" in out
+    accept = [line for line in out.split("\n") if line.startswith("accept: ")]
+    assert len(accept) == 1 and accept[0].startswith("accept: onetake refresh ") and " -k " not in accept[0]
 
 
 def test_a_bug_of_the_runner_is_red_and_hides_nothing(

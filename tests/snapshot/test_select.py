@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onetake.errors import UsageError
-from onetake.snapshot.select import exact_expression, parse_expression
+from onetake.snapshot.select import expression_for, parse_expression
 
 NAMES = ["text-turn", "bash-tool-turn", "cancel", "cancel-tool-calls", "max-tokens"]
 
@@ -60,5 +60,5 @@ names = st.text(alphabet="abc-", min_size=1, max_size=4).map(lambda text: f"a{te
 @given(st.lists(names, min_size=1, max_size=6, unique=True), st.data())
 def test_an_exact_expression_selects_one_name_only(candidates: list[str], data: st.DataObject) -> None:
     name = data.draw(st.sampled_from(candidates))
-    matches = parse_expression(exact_expression(name, candidates).strip("'"))
+    matches = parse_expression(expression_for([name], candidates).strip("'"))
     assert [other for other in candidates if matches(other)] == [name]

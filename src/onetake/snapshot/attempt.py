@@ -37,6 +37,8 @@ class Outcome(msgspec.Struct, kw_only=True):
     artifacts: Path | None = None
     skipped: str = ""
     """Why the scenario did not run; empty when it did."""
+    stderr: str = ""
+    """The agent's last words, of a red run: some lines."""
     pins: Pins | None = None
     """After the dry run of a pin: the pins that writing it would have left."""
 
@@ -46,6 +48,8 @@ class Outcome(msgspec.Struct, kw_only=True):
         return self.verdict.exit_code
 
 
+STDERR_LINES = 10
+"""How much of the agent's stderr a failure shows, in lines."""
 UNRUNNABLE = frozenset({"missing-file", "unreadable", "overlay", "plugin"})
 """Static guards that say that a run would not be a replay of what is committed."""
 
@@ -98,8 +102,16 @@ async def write_scenario(
             harvests.append(await execute(suite, subject, run_mode, fixture_dir))
             return harvests[-1]
 
-        write_one = record_scenario if mode == "record" else refresh_scenario
-        verdict = await write_one(run_once, scenario, suite, dry_run=dry_run, pins=pins)
+        async def trial(other: Suite, subject: Scenario, fixture_dir: Path) -> Harvest:
+            harvests.insert(0, await execute(other, subject, "replay", fixture_dir))
+            return harvests[0]  # the last of the list is kept, and a trial is no run of this suite
+
+        if mode == "record":
+            verdict = await record_scenario(
+                run_once, scenario, suite, dry_run=dry_run, pins=pins, trial=trial
+            )
+        else:
+            verdict = await refresh_scenario(run_once, scenario, suite, dry_run=dry_run, pins=pins)
         if dry_run and verdict.ok and scenario.settings.pins_header:
             after.append((pins or load_pins(suite)).with_sidecars(scenario.name, verdict.sidecars))
         return verdict
@@ -122,10 +134,10 @@ async def _guarded(
         return _skipped(suite, scenario, f"needs {', '.join(missing)}, which is not on PATH")
     started = time.monotonic()
     harvests: list[Harvest] = []
-    kept = None
-    artifacts.clear(suite, scenario)
+    kept, stderr = None, ""
     try:
         try:
+            artifacts.clear(suite, scenario)
             if missing:
                 needed = ", ".join(missing)
                 raise UsageError(f"needs {needed}: a CI machine must have it, or nothing is tested")
@@ -136,12 +148,15 @@ async def _guarded(
             text = f"the runner itself failed, which is a bug in onetake:\n{traceback.format_exc()}"
             verdict = _broken(scenario, "internal", text, 1)
         if harvests and not verdict.ok:
+            stderr = "\n".join(harvests[-1].stderr.strip("\n").split("\n")[-STDERR_LINES:])
             kept = artifacts.keep(harvests[-1], suite, scenario, _text(verdict))
     finally:
         for harvest in harvests:
             harvest.discard()
     seconds = time.monotonic() - started
-    return Outcome(suite=suite, name=scenario.name, verdict=verdict, seconds=seconds, artifacts=kept)
+    return Outcome(
+        suite=suite, name=scenario.name, verdict=verdict, seconds=seconds, artifacts=kept, stderr=stderr
+    )
 
 
 def _broken(scenario: Scenario, guard: str, message: str, exit_code: int) -> Verdict:
@@ -153,4 +168,5 @@ def _text(verdict: Verdict) -> str:
     return "\n\n".join(
         [problem.text() for problem in verdict.problems]
         + [f"{d.surface}: {d.file}\n{d.message}\n{d.diff}" for d in verdict.differences]
+        + ([verdict.advice.text] if verdict.advice is not None else [])
     )

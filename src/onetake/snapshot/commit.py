@@ -72,6 +72,7 @@ def commit(
                 message=message,
                 diff=comparison.diff if comparison is not None else "",
                 accept=command("refresh", suite, scenario.name),
+                cause=f"{surface_of(name)}:{comparison.cause}" if comparison and comparison.cause else "",
             )
         )
         verdict.written.append(name)

@@ -52,6 +52,15 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join(lines)
 
 
+class Advice(msgspec.Struct, frozen=True, kw_only=True):
+    """Why runs of one recording disagree, and what would mend it. Nothing of it is applied."""
+
+    text: str
+    """For people, several lines."""
+    rules: str = ""
+    """The rules that were tried and make the runs agree, as TOML; empty when none do."""
+
+
 class Verdict(msgspec.Struct, kw_only=True):
     """The outcome of one scenario in one mode."""
 
@@ -68,6 +77,8 @@ class Verdict(msgspec.Struct, kw_only=True):
     """The sidecars of a pin as record or refresh made them (file name -> bytes), written or not."""
     changes: list[Difference] = []
     """What record or refresh changed (in a dry run: would change), old against new. No failure."""
+    advice: Advice | None = None
+    """What record found out about values that change from run to run."""
 
     @property
     def ok(self) -> bool:

@@ -37,7 +37,7 @@ from onetake.snapshot.pins import (
     write_sidecar,
 )
 from onetake.snapshot.render import Rendered, render
-from onetake.snapshot.select import exact_expression
+from onetake.snapshot.select import expression_for
 from onetake.snapshot.suite import Scenario, Suite
 
 VIOLATION_GUARDS = frozenset({"extra-call", "unbound-session", "unknown-token", "no-match"})
@@ -126,11 +126,12 @@ def compare_file(old: bytes | None, new: bytes | None, name: str) -> comparing.C
     return comparing.surplus(old, name) if new is None else comparing.compare(old, new, name)
 
 
-def command(mode: str, suite: Suite, scenario: str) -> str:
-    """The command that runs this scenario, and no other, in a mode."""
+def command(mode: str, suite: Suite, *scenarios: str) -> str:
+    """The command that runs these scenarios (none: the whole suite), and no other, in a mode."""
     path = os.path.relpath(suite.dir)
     shown = path if len(path) <= len(str(suite.dir)) else str(suite.dir)
-    return f"onetake {mode} {shown} -k {exact_expression(scenario, suite.scenarios)}"
+    chosen = f" -k {expression_for(scenarios, suite.scenarios)}" if scenarios else ""
+    return f"onetake {mode} {shown}{chosen}"
 
 
 def harvest_problems(harvest: Harvest, suite: Suite, scenario: Scenario) -> list[Problem]:

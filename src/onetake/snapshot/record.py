@@ -3,7 +3,8 @@
 A recording that cannot be replayed is worse than none, because it is red (or green) for reasons of its own.
 So the model input comes from the live run, and every expected file from the first of two keyless replays of
 it. The live run, the first and the second replay must agree. Where they do not, the recording is refused and
-the difference is shown: it is nondeterminism to fence, a value to `mint`, or a bug.
+the difference is shown, with its cause where that can be found (`volatile`): it is nondeterminism to fence, a
+value to `mint` or `mask`, or a bug.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from pathlib import Path
 
 from onetake.fixture.gaps import keep_gaps
 from onetake.snapshot.commit import commit, secret_problems
-from onetake.snapshot.findings import Difference, Problem, Verdict
+from onetake.snapshot.findings import Advice, Difference, Problem, Verdict
+from onetake.snapshot.harvest import Harvest
 from onetake.snapshot.judge import (
     apply_to,
     command,
@@ -28,8 +30,7 @@ from onetake.snapshot.pins import Pins, load_pins, session_index
 from onetake.snapshot.refresh import RunOnce
 from onetake.snapshot.render import Rendered, render
 from onetake.snapshot.suite import Scenario, Suite
-
-REMEDY = "nothing was written: fence what varies, cover the value with a `mint` rule, or report a bug"
+from onetake.snapshot.volatile import Trial, explain
 
 
 async def record_scenario(
@@ -40,10 +41,12 @@ async def record_scenario(
     environ: Mapping[str, str] | None = None,
     dry_run: bool = False,
     pins: Pins | None = None,
+    trial: Trial | None = None,
 ) -> Verdict:
     """Record one scenario. A red verdict means that nothing was written.
 
-    `pins` replaces the committed pins. Raises `UsageError` when `CI` is set, and for input that cannot be
+    `pins` replaces the committed pins. With `trial` the verdict on runs that disagree has advice, tried by
+    further replays. Raises `UsageError` when `CI` is set, and for input that cannot be
     used.
     """
     environ = os.environ if environ is None else environ
@@ -56,6 +59,8 @@ async def record_scenario(
     if verdict.ok:
         with tempfile.TemporaryDirectory(prefix="onetake-record-") as folder:
             files = await recording.verified(model_input, Path(folder))
+        if verdict.differences and not verdict.problems and trial is not None:
+            verdict.advice = await recording.explained(trial)
         if verdict.ok:
             commit(verdict, recording.committed, files, scenario, suite, environ, dry_run=dry_run)
     return verdict
@@ -75,6 +80,7 @@ class _Recording:
         self._pins = pins
         self._environ = environ
         self._live: Rendered | None = None
+        self._harvests: list[Harvest] = []
 
     async def live(self) -> dict[str, bytes]:
         """Ask the model; the fixtures that hold what it said."""
@@ -101,10 +107,15 @@ class _Recording:
             for name, data in first.files.items()
         }
 
+    async def explained(self, trial: Trial) -> Advice | None:
+        """Why the runs disagree, and the rules that would make them agree."""
+        return await explain(self._harvests, self._scenario, self._suite, self._pins, self.committed, trial)
+
     async def _run(self, mode: str, folder: Path) -> tuple[Rendered, Rendered]:
         """One run, rendered as it is and with streamed frames joined."""
         scenario, suite = self._scenario, self._suite
         harvest = await self._run_once(mode, scenario, folder)
+        self._harvests.append(harvest)
         plain = render(harvest, scenario, suite, self._pins, self.committed)
         joined = render(harvest, scenario, suite, self._pins, self.committed, joined=True)
         self.verdict.problems += harvest_problems(harvest, suite, scenario)
@@ -119,7 +130,7 @@ class _Recording:
                 file=found.file,
                 message=f"{what}; {found.message}",
                 diff=found.diff,
-                accept=REMEDY,
+                accept="",
             )
             for found in differences(one.files, other.files, self._scenario, self._suite, self._pins)
         ]

@@ -1,12 +1,13 @@
 """What a run prints: a line per scenario as it ends, then the failures together, then a summary; and JSON.
 
-A failure names scenario, surface, file and the first difference with context, where the artifacts are, and
-then the command that would accept it. Differences that share a cause are shown in full once.
+A failure names scenario, surface, file and the first difference with context, the agent's last stderr, where
+the artifacts are, and then the command that would accept it. Scenarios that fail alike are one failure.
 """
 
 from __future__ import annotations
 
 import os
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -14,8 +15,11 @@ from typing import Any, TextIO
 import msgspec
 
 from onetake.snapshot.attempt import Outcome
+from onetake.snapshot.causes import accepting, alike
 from onetake.snapshot.findings import Difference
 
+WIDTH = 100
+"""Width to which lists of scenarios are wrapped, in characters."""
 _RED, _GREEN, _YELLOW, _BOLD = "31", "32", "33", "1"
 
 
@@ -42,39 +46,52 @@ class Reporter:
 
     def summary(self, outcomes: Sequence[Outcome], seconds: float) -> None:
         """Changes of a writing mode, every failure, and the counts."""
-        for outcome in outcomes:
-            for change in outcome.verdict.changes if self._dry_run else []:
-                self._print(
-                    "", self._paint(f"would change {change.file}", _YELLOW), _indented(change.message)
-                )
+        if self._dry_run:
+            self._changes([change for outcome in outcomes for change in outcome.verdict.changes])
         shown: dict[str, str] = {}
-        for outcome in outcomes:
-            if not outcome.verdict.ok:
-                self._failure(outcome, shown)
+        for group in groups(outcomes):
+            self._failure(group, shown)
         self._print("", self._counts(outcomes, seconds))
 
-    def _failure(self, outcome: Outcome, shown: dict[str, str]) -> None:
+    def _changes(self, changes: Sequence[Difference]) -> None:
+        alike: dict[str, list[Difference]] = {}
+        for change in changes:
+            alike.setdefault(change.cause or change.file, []).append(change)
+        for same in alike.values():
+            files = _listed(f"would change {same[0].file}", [change.file for change in same[1:]], ", ")
+            self._print("", self._paint(files, _YELLOW), _indented(same[0].message))
+
+    def _failure(self, group: Group, shown: dict[str, str]) -> None:
+        outcome = group.outcomes[0]
         place = display(outcome.suite.path)
-        title = f"{place}: {outcome.name}" if outcome.name else f"{place}: the suite as a whole"
-        self._print("", self._paint(f"=== {title} ===", _RED))
+        many = len(group.outcomes) > 1
+        title = outcome.name or "the suite as a whole"
+        if many:
+            what = "differ only by this" if outcome.verdict.differences else "fail alike"
+            title = f"{len(group.outcomes)} scenarios {what}"
+        self._print("", self._paint(f"=== {place}: {title} ===", _RED))
+        if many:
+            self._print(_listed("scenarios:", [str(member.name) for member in group.outcomes], " "))
         for problem in outcome.verdict.problems:
             self._print(problem.text())
-        for difference in outcome.verdict.differences:
-            self._difference(outcome, difference, shown)
-        if outcome.artifacts is not None:
+        for number, difference in enumerate(outcome.verdict.differences):
+            files = {member.verdict.differences[number].file for member in group.outcomes}
+            self._difference(str(outcome.name), difference, len(files) - 1, shown)
+        for line in _after(outcome):
+            self._print(line)
+        if many and outcome.artifacts is not None:
+            self._print(f"kept: {display(outcome.artifacts.parent)}{os.sep} (a folder for each)")
+        elif outcome.artifacts is not None:
             self._print(f"kept: {display(outcome.artifacts)}")
-        for command in _accepting(outcome):
+        for command in group.accept:
             self._print(f"accept: {command}")
 
-    def _difference(self, outcome: Outcome, difference: Difference, shown: dict[str, str]) -> None:
-        self._print(self._paint(f"{outcome.name}: {difference.surface}: {difference.file}", _BOLD))
-        first = (
-            shown.setdefault(difference.cause, str(outcome.name)) if difference.cause else str(outcome.name)
-        )
-        if first != outcome.name:
-            self._print(_indented(f"the same difference as in {first}"))
-        else:
-            self._print(_indented(difference.message))
+    def _difference(self, name: str, difference: Difference, more: int, shown: dict[str, str]) -> None:
+        like_it = f", and {more} more like it" if more else ""
+        self._print(self._paint(f"{name}: {difference.surface}: {difference.file}{like_it}", _BOLD))
+        first = shown.setdefault(difference.cause, name) if difference.cause else name
+        text = difference.message if first == name else f"the same difference as in {first}"
+        self._print(_indented(text))
 
     def _counts(self, outcomes: Sequence[Outcome], seconds: float) -> str:
         counts = count(outcomes)
@@ -99,14 +116,41 @@ class Reporter:
         print(*lines, sep="\n", file=self._stream, flush=True)
 
 
+class Group(msgspec.Struct, frozen=True):
+    """Outcomes that are red for one cause; mostly one."""
+
+    outcomes: list[Outcome]
+    accept: list[str]
+    """The commands that accept what differs."""
+
+
+def groups(outcomes: Sequence[Outcome]) -> list[Group]:
+    """The red outcomes by cause, in the order of the run."""
+    result = []
+    for path in dict.fromkeys(outcome.suite.path for outcome in outcomes):
+        mine = [outcome for outcome in outcomes if outcome.suite.path == path]
+        named = {outcome.name: outcome for outcome in mine if outcome.name is not None}
+        found = alike(outcome.verdict for outcome in named.values())
+        for group in found:
+            suite = mine[0].suite
+            everything = len(found) == 1 and len(named) == len(suite.scenarios)
+            members = [named[verdict.scenario] for verdict in group]
+            result.append(Group(members, accepting(suite, group, everything=everything and len(group) > 1)))
+        result += [
+            Group([outcome], []) for outcome in mine if outcome.name is None and not outcome.verdict.ok
+        ]
+    return result
+
+
 def failure_text(outcome: Outcome) -> str:
     """The whole failure of one scenario, for a test report."""
     lines = [problem.text() for problem in outcome.verdict.problems]
     for difference in outcome.verdict.differences:
         lines += [f"{difference.surface}: {difference.file}", _indented(difference.message)]
+    lines += _after(outcome)
     if outcome.artifacts is not None:
         lines.append(f"kept: {display(outcome.artifacts)}")
-    lines += [f"accept: {command}" for command in _accepting(outcome)]
+    lines += [f"accept: {command}" for command in accepting(outcome.suite, [outcome.verdict])]
     return "\n".join(lines)
 
 
@@ -148,8 +192,17 @@ def as_json(outcomes: Sequence[Outcome], mode: str, seconds: float) -> dict[str,
                 "problems": msgspec.to_builtins(outcome.verdict.problems),
                 "differences": msgspec.to_builtins(outcome.verdict.differences),
                 "changes": msgspec.to_builtins(outcome.verdict.changes),
+                "advice": msgspec.to_builtins(outcome.verdict.advice),
             }
             for outcome in outcomes
+        ],
+        "groups": [
+            {
+                "suite": display(group.outcomes[0].suite.path),
+                "scenarios": [outcome.name for outcome in group.outcomes],
+                "accept": group.accept,
+            }
+            for group in groups(outcomes)
         ],
     }
 
@@ -179,9 +232,23 @@ def _note(outcome: Outcome) -> str:
     return f"  {', '.join(outcome.verdict.written)}" if outcome.verdict.written else ""
 
 
-def _accepting(outcome: Outcome) -> list[str]:
-    """What accepts the differences, each once; usually one command."""
-    return list(dict.fromkeys(difference.accept for difference in outcome.verdict.differences))
+def _after(outcome: Outcome) -> list[str]:
+    """What helps beyond the findings: advice about values that change, and the agent's last words."""
+    verdict = outcome.verdict
+    lines = [verdict.advice.text] if verdict.advice is not None else []
+    if any(not difference.accept for difference in verdict.differences):
+        lines.append("nothing was written: fence what varies, cover it with a rule, or report a bug")
+    if outcome.stderr and not any(problem.guard == "drive" for problem in verdict.problems):
+        lines += ["the agent's last stderr:", _indented(outcome.stderr)]
+    return lines
+
+
+def _listed(head: str, names: Sequence[str], joint: str) -> str:
+    """Names behind a head, wrapped."""
+    text = joint.join([head, ", ".join(names)]) if names else head
+    return textwrap.fill(
+        text, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _indented(text: str) -> str:

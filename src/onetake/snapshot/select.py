@@ -18,12 +18,17 @@ def parse_expression(text: str) -> Predicate:
     return _Parser(text).parse()
 
 
-def exact_expression(name: str, names: Iterable[str]) -> str:
-    """The shortest expression that selects this name and no other of `names`, ready for a shell."""
-    longer = [other for other in names if other != name and name.lower() in other.lower()]
-    if not longer:
-        return name
-    return "'" + " and ".join([name, *(f"not {other}" for other in longer)]) + "'"
+def expression_for(chosen: Sequence[str], names: Iterable[str]) -> str:
+    """A short expression that selects these of `names` and no other, ready for a shell."""
+    lower = {name: name.lower() for name in chosen}
+    terms = [n for n in chosen if not any(o != n and lower[o] in lower[n] for o in chosen)]
+    others = [name for name in names if name not in lower]
+    longer = [other for other in others if any(lower[term] in other.lower() for term in terms)]
+    either = " or ".join(terms)
+    if longer and len(terms) > 1:
+        either = f"({either})"
+    expression = " and ".join([either, *(f"not {other}" for other in longer)])
+    return f"'{expression}'" if " " in expression else expression
 
 
 class _Parser:
