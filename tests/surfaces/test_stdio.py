@@ -14,7 +14,7 @@ from onetake.agent.context import AppContext
 from onetake.errors import UsageError
 from onetake.surfaces.acp.jsonrpc import encode
 from onetake.surfaces.acp.server import AcpServer
-from onetake.surfaces.acp.stdio import open_reader, open_writer
+from onetake.surfaces.stdio import open_reader, open_writer
 from tests.agent.fakes import FakeProvider, Gate, says
 
 

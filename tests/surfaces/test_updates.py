@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onetake.surfaces.acp.jsonrpc import LineSplitter
 from onetake.surfaces.acp.updates import Updates
+from onetake.surfaces.stdio import LineSplitter
 
 
 def chunk(**fields: Any) -> dict[str, Any]:

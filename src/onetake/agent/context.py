@@ -7,7 +7,7 @@ starts a child session calls `create_session`), so that imports keep pointing do
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +53,8 @@ class AppContext:
         """Set by the `agent` plugin: how sessions call their model."""
         self.agents: dict[str, Agent] = {}
         """The open sessions in the order of their creation."""
+        self.background: list[Callable[[], Awaitable[None]]] = []
+        """What plugins do beside the sessions: each waits until it is done and the sessions were told."""
         self.surface_options: dict[str, Any] = {}
         """Options of the surfaces, by name, from the rows of the composition."""
         self.disabled_rows: list[tuple[str, Mapping[str, Any]]] = []
@@ -116,6 +118,21 @@ class AppContext:
         store = self.store
         of_project = SessionStore(store.root, compression=store.compression, project=project_name(str(cwd)))
         return of_project.open(log)
+
+    async def settled(self) -> None:
+        """Wait until no session has work, and nothing is in the background that would give one some.
+
+        Raises StoreError when a log could not be written.
+        """
+        while True:
+            running = next((agent for agent in self.agents.values() if agent.status == "running"), None)
+            if running is not None:
+                await running.when_idle()
+                continue
+            for done in list(self.background):
+                await done()
+            if all(agent.status != "running" for agent in self.agents.values()):
+                return
 
     async def close_session(self, session_id: str, reason: dict[str, Any] | None = None) -> None:
         """Close one session (see `Agent.close`) and the children that it has; an unknown one is ignored.

@@ -24,6 +24,7 @@ COMMANDS = {
     "migrate": ("onetake.cli.migrate", "rewrite old fixture layouts in canonical form"),
     "log": ("onetake.cli.log", "read, pack and unpack session logs"),
     "acp": ("onetake.cli.acp", "serve the agent over the Agent Client Protocol on stdin and stdout"),
+    "run": ("onetake.cli.run", "give the agent one prompt, JSON events on stdout"),
     "mock-model": ("onetake.cli.mock_model", "serve a scripted model endpoint"),
     "config": ("onetake.cli.config", "show the composition that a file really boots"),
 }

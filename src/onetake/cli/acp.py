@@ -1,16 +1,8 @@
-"""`onetake acp`: serve the Agent Client Protocol on stdin and stdout.
-
-stdout carries the protocol and nothing else. The real stdout is moved to a descriptor that nobody else knows,
-and descriptor 1 becomes stderr, so that a `print` in a plugin or the output of a careless tool cannot end up
-between two frames. In a snapshot run descriptor 1 stays what it is: there a stray `print` has to be seen, and
-turns the transcript red.
-"""
+"""`onetake acp`: serve the Agent Client Protocol on stdin and stdout, which carry nothing else."""
 
 from __future__ import annotations
 
-import io
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,24 +39,11 @@ def serve(config: Path) -> int:
     """Boot a composition and serve it on descriptors 0 and 1."""
     import asyncio
 
-    stdin, stdout = _take_descriptors()
+    from onetake.cli.descriptors import take_descriptors
+
+    stdin, stdout = take_descriptors()
     asyncio.run(_serve(config, stdin, stdout))
     return 0
-
-
-def _take_descriptors() -> tuple[int, int]:
-    """Keep the protocol's descriptors for ourselves: for all others 0 becomes /dev/null and 1 stderr."""
-    from onetake.agent.run import RUN_VARIABLE
-
-    stdin, stdout = os.dup(0), os.dup(1)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
-    os.close(null)
-    if RUN_VARIABLE not in os.environ:
-        os.dup2(2, 1)
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=True)
-    return stdin, stdout
 
 
 async def _serve(config: Path, stdin: int, stdout: int) -> None:

@@ -50,31 +50,6 @@ class Incoming(msgspec.Struct, frozen=True):
     id: Id = None
 
 
-class LineSplitter:
-    """Cuts a byte stream into lines; the cost of a line is linear in its length however it arrives."""
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-
-    def feed(self, data: bytes) -> list[bytes]:
-        """The lines that `data` completes, without their newline."""
-        *ends, rest = data.split(b"\n")
-        lines = []
-        for end in ends:
-            self._parts.append(end)
-            lines.append(b"".join(self._parts))
-            self._parts.clear()
-        if rest:
-            self._parts.append(rest)
-        return lines
-
-    def close(self) -> bytes:
-        """What came after the last newline."""
-        rest = b"".join(self._parts)
-        self._parts.clear()
-        return rest
-
-
 def parse(line: bytes) -> Incoming | None:
     """Read one line; None for an empty line and for responses (we ask nothing yet). Raises RpcError."""
     if not line.strip():

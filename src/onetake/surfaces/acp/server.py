@@ -23,8 +23,8 @@ from onetake.session.events import Event
 from onetake.surfaces.acp import jsonrpc
 from onetake.surfaces.acp.content import prompt_blocks
 from onetake.surfaces.acp.jsonrpc import Incoming, RpcError, invalid_params, invalid_request
-from onetake.surfaces.acp.stdio import FrameWriter, LineReader, open_reader, open_writer
 from onetake.surfaces.acp.updates import Updates
+from onetake.surfaces.stdio import FrameWriter, LineReader, open_reader, open_writer
 
 PROTOCOL_VERSION = 1
 _CLOSING_SECONDS = 5.0

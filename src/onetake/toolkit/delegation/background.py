@@ -87,9 +87,11 @@ class Background:
         return result
 
     async def drained(self) -> None:
-        """Wait until no child is left; their sessions must have been closed."""
+        """Wait until no child is left, and their parents know or are about to be told."""
         jobs = [job for jobs in self._jobs.values() for job in jobs.values()]
-        await asyncio.gather(*(job.task for job in jobs if job.task is not None))
+        tasks = [job.task for job in jobs if job.task is not None]
+        if tasks:
+            await asyncio.wait(tasks)  # which, unlike `gather`, leaves them alone when it is cancelled
 
     def _in_order(self, parent: Agent) -> list[Job]:
         # Calls of one step may reach `order` in any order.

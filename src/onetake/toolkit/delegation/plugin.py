@@ -24,6 +24,8 @@ async def delegation(ctx: AppContext, config: DelegationConfig) -> AsyncIterator
     with ExitStack() as stack:
         for tool in delegation_tools(ctx, config, background):
             stack.callback(ctx.tools.register(tool))
+        ctx.background.append(background.drained)
+        stack.callback(ctx.background.remove, background.drained)
         try:
             yield
         finally:

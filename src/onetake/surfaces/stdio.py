@@ -12,11 +12,34 @@ import os
 import stat
 from collections import deque
 
-from onetake.surfaces.acp.jsonrpc import LineSplitter
-
 _MOST_WAITING = 64
 """Lines that may wait to be handled before the reader stops taking more."""
 _READ_SIZE = 1 << 18
+
+
+class LineSplitter:
+    """Cuts a byte stream into lines; the cost of a line is linear in its length however it arrives."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """The lines that `data` completes, without their newline."""
+        *ends, rest = data.split(b"\n")
+        lines = []
+        for end in ends:
+            self._parts.append(end)
+            lines.append(b"".join(self._parts))
+            self._parts.clear()
+        if rest:
+            self._parts.append(rest)
+        return lines
+
+    def close(self) -> bytes:
+        """What came after the last newline."""
+        rest = b"".join(self._parts)
+        self._parts.clear()
+        return rest
 
 
 class LineReader(asyncio.Protocol):
@@ -122,8 +145,11 @@ class FrameWriter(asyncio.BaseProtocol):
         """Wait until the reader has caught up enough."""
         await self._room.wait()
 
-    async def close(self, timeout_s: float) -> None:
-        """Hand everything over and close; a reader that is not done in `timeout_s` seconds loses the rest."""
+    async def close(self, timeout_s: float | None) -> None:
+        """Hand everything over and close; a reader that is not done in `timeout_s` seconds loses the rest.
+
+        None waits for the reader as long as there is one.
+        """
         if self._transport is None:
             if self._file is not None:
                 os.close(self._file)
