@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
-from benchmarks import codec, processes
+from benchmarks import codec, processes, suites
 
-ALL = {"processes": processes.main, "codec": codec.main}
+ALL = {"processes": processes.main, "codec": codec.main, "suites": suites.main}
+
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # users have compiled modules; so must what we start
 
 for chosen in sys.argv[1:] or ALL:
     ALL[chosen]()

@@ -64,9 +64,7 @@ def run(args: argparse.Namespace) -> int:
     total = sum(len(selection.scenarios) for selection in selections)
     reporter = Reporter(sys.stdout, mode, total, environ=os.environ, dry_run=args.dry_run)
     started = time.monotonic()
-    jobs = (
-        args.jobs or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
+    jobs = args.jobs or _cpus()
     try:
         outcomes = asyncio.run(_run(selections, mode, jobs, args.dry_run, reporter))
     except (KeyboardInterrupt, asyncio.CancelledError):
@@ -82,6 +80,11 @@ def run(args: argparse.Namespace) -> int:
 
         args.report.write_text(dumps_pretty(as_json(outcomes, mode, seconds)) + "\n", encoding="utf-8")
     return exit_code(outcomes)
+
+
+def _cpus() -> int:
+    """How many CPUs this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 async def _run(

@@ -47,6 +47,27 @@ class Outcome(msgspec.Struct, kw_only=True):
         """0 as expected, else what the worst finding stands for."""
         return self.verdict.exit_code
 
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is red; a scenario that was skipped is not."""
+        return self.verdict.ok
+
+    @property
+    def text(self) -> str:
+        """The whole failure for people; empty when there is none."""
+        from onetake.snapshot.report import failure_text
+
+        return "" if self.ok else failure_text(self)
+
+    def check(self) -> None:
+        """Raise an `AssertionError` with the whole failure, or `unittest.SkipTest` when it did not run."""
+        if not self.ok:
+            raise AssertionError(self.text)
+        if self.skipped:
+            from unittest import SkipTest
+
+            raise SkipTest(self.skipped)
+
 
 STDERR_LINES = 10
 """How much of the agent's stderr a failure shows, in lines."""
@@ -149,7 +170,10 @@ async def _guarded(
             verdict = _broken(scenario, "internal", text, 1)
         if harvests and not verdict.ok:
             stderr = "\n".join(harvests[-1].stderr.strip("\n").split("\n")[-STDERR_LINES:])
-            kept = artifacts.keep(harvests[-1], suite, scenario, _text(verdict))
+            try:
+                kept = artifacts.keep(harvests[-1], suite, scenario, _text(verdict))
+            except UsageError as error:  # must not hide why the scenario is red
+                verdict.problems.append(_broken(scenario, "input", str(error), 2).problems[0])
     finally:
         for harvest in harvests:
             harvest.discard()

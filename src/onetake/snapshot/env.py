@@ -18,7 +18,7 @@ import re
 import secrets
 import stat
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -148,6 +148,26 @@ def copy_tree(source: Path, target: Path) -> None:
             raise UsageError(f"{entry.path}: only files, folders and links can be copied into a workspace")
     target.chmod(0o755)
     os.utime(target, (FIXED_MTIME, FIXED_MTIME))
+
+
+async def prepare_workspace(scenario: Scenario, workspace: Path) -> None:
+    """Let the scenario's hook, if it has one, change the copied workspace; every mtime becomes `FIXED_MTIME`.
+
+    Raises `UsageError` for whatever the hook raises: it is part of the input.
+    """
+    if scenario.prepare is None:
+        return
+    try:
+        waiting = scenario.prepare(workspace)
+        if isinstance(waiting, Awaitable):
+            await waiting
+    except Exception as error:
+        place = f"prepare_workspace of {scenario.name}"
+        raise UsageError(f"{place} failed: {type(error).__name__}: {error}") from error
+    for directory, folders, files in os.walk(workspace, topdown=False):
+        for name in [*files, *folders]:
+            os.utime(os.path.join(directory, name), (FIXED_MTIME, FIXED_MTIME), follow_symlinks=False)
+    os.utime(workspace, (FIXED_MTIME, FIXED_MTIME))
 
 
 def remove_tree(path: Path) -> None:

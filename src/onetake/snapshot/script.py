@@ -6,6 +6,7 @@ read, with the file and the place, and not met (or worse, ignored) in the middle
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -183,11 +184,20 @@ def load_script(path: Path) -> Script:
         raw = path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path}: cannot read the script of the scenario: {error.strerror}") from error
+    return _decoded(lambda: jsontext.loads(raw), str(path))
+
+
+def script_from(value: Any, place: str) -> Script:
+    """The script that a value of the shape of `input.json` means. Raises `UsageError` that names `place`."""
+    return _decoded(lambda: value, place)
+
+
+def _decoded(load: Callable[[], Any], place: str) -> Script:
     try:
-        script = msgspec.convert(jsontext.loads(raw), Script)
+        script = msgspec.convert(load(), Script)
     except (jsontext.JsonError, msgspec.ValidationError) as error:
         known = f"; known ops: {', '.join(_OPS)}" if str(error).endswith(".op`") else ""
-        raise UsageError(f"{path}: {error}{known}") from error
+        raise UsageError(f"{place}: {error}{known}") from error
     if not script.steps:
-        raise UsageError(f"{path}: `steps` is empty, so the scenario would test nothing")
+        raise UsageError(f"{place}: `steps` is empty, so the scenario would test nothing")
     return script
