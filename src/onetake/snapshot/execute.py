@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from onetake.errors import OnetakeError, UsageError
 from onetake.snapshot.driver_acp import AcpDriver, timeouts_for
@@ -28,6 +28,9 @@ from onetake.snapshot.harvest import Harvest, Leftover
 from onetake.snapshot.livelog import find_logs, in_order_of_creation
 from onetake.snapshot.process import AgentProcess, kill_strays
 from onetake.snapshot.suite import Scenario, Suite
+
+if TYPE_CHECKING:
+    from onetake.session.jsonl import LogFile
 
 OVERRIDE_FILE = "replay.override.json"
 
@@ -156,14 +159,27 @@ def _harvest(
         harvest.error, harvest.error_exit = str(error), error.exit_code
     harvest.requests = _json_lines(harvest, world.requests)
     harvest.violations = _json_lines(harvest, world.violations)
-    _collect_sessions(harvest, world, driver.session_ids)
-    if mode != "record" and harvest.error is None:
-        harvest.leftovers = count_leftovers(harvest, driver.session_ids, fixtures, override)
+    recorded = _read_fixtures(fixtures) if mode != "record" else None
+    _collect_sessions(harvest, world, driver.session_ids, recorded)
+    if recorded is not None and harvest.error is None:
+        harvest.leftovers = count_leftovers(harvest, recorded, override)
     return harvest
 
 
-def _collect_sessions(harvest: Harvest, world: World, opened: list[str]) -> None:
-    """Read every log, in fixture order; what cannot be read whole is an error of the run."""
+def _read_fixtures(fixtures: list[Path]) -> list[LogFile]:
+    from onetake.session.store import read_file
+
+    return [read_file(path) for path in fixtures]
+
+
+def _collect_sessions(
+    harvest: Harvest, world: World, opened: list[str], recorded: list[LogFile] | None
+) -> None:
+    """Read every log, in fixture order; what cannot be read whole is an error of the run.
+
+    Where there is a recording, each session has the number of the recorded one whose place it takes, so that
+    a child more or less renumbers nobody else.
+    """
     from onetake.fixture.lineage import session_facts
     from onetake.replay.binding import bind
     from onetake.session.store import read_file
@@ -180,7 +196,10 @@ def _collect_sessions(harvest: Harvest, world: World, opened: list[str]) -> None
         if harvest.exit_code == 0 and flaw is not None:
             _add_error(harvest, f"the agent exited with 0 but left a broken log: {path}: {flaw}")
     logs = in_order_of_creation(logs, opened)
-    harvest.bindings = bind([session_facts(log.header, log.events) for log in logs])
+    harvest.bindings = bind(
+        [session_facts(log.header, log.events) for log in logs],
+        None if recorded is None else [session_facts(log.header, log.events) for log in recorded],
+    )
     harvest.sessions = sorted(logs, key=lambda log: harvest.bindings[log.id])
 
 
@@ -189,16 +208,10 @@ def _add_error(harvest: Harvest, message: str) -> None:
     harvest.error_exit = max(harvest.error_exit, 1)
 
 
-def count_leftovers(
-    harvest: Harvest, opened: list[str], fixtures: list[Path], override: Path | None
-) -> list[Leftover]:
+def count_leftovers(harvest: Harvest, recorded: list[LogFile], override: Path | None) -> list[Leftover]:
     """Recorded calls that were not made, by fixture. The runner counts: a killed agent cannot report."""
-    from onetake.fixture.lineage import session_facts
-    from onetake.replay.binding import bind
     from onetake.replay.script import derive_calls, own_events
-    from onetake.session.store import read_file
 
-    recorded = [read_file(path) for path in fixtures]
     scripts = [
         [call.entry() for call in derive_calls(own_events(log.header, log.events))] for log in recorded
     ]
@@ -207,13 +220,9 @@ def count_leftovers(
 
         document = parse_override(override.read_bytes(), str(override))
         scripts[:1] = [document.apply(scripts[0] if scripts else [])]
-    bound = bind(
-        [session_facts(log.header, log.events) for log in in_order_of_creation(harvest.sessions, opened)],
-        [session_facts(log.header, log.events) for log in recorded],
-    )
     made: dict[int, int] = {}
     for request in harvest.requests:
-        index = bound.get(str(request.get("session")), -1)
+        index = harvest.bindings.get(str(request.get("session")), -1)
         made[index] = max(made.get(index, 0), int(request.get("call", 0)))
     return [
         Leftover(index, fixture_name(index), len(entries), made.get(index, 0))

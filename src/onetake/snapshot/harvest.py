@@ -42,7 +42,10 @@ class Harvest(msgspec.Struct, kw_only=True):
     exit_code: int | None = None
     """Of the last agent process; None when it never started or had to be killed by the runner."""
     sessions: list[LogFile] = []
-    """Decoded logs in fixture order: 0 is the primary one (`replay.binding` decides)."""
+    """Decoded logs in fixture order: 0 is the primary one (`replay.binding` decides).
+
+    Their numbers are in `bindings`: where a recorded session did not take place, one is missing.
+    """
     opened: list[str] = []
     """Ids of the sessions that the script opened, in order, whether they logged anything or not."""
     bindings: dict[str, int] = {}

@@ -56,25 +56,26 @@ def render(
     """
     surfaces = suite.surfaces(scenario)
     mint = [(rule.pattern, rule.as_) for rule in suite.settings.normalize.mint]
-    views = [LogView(index, log.header, log.events) for index, log in enumerate(harvest.sessions)]
+    logs = {harvest.bindings[log.id]: log for log in harvest.sessions}
+    views = [LogView(index, log.header, log.events) for index, log in logs.items()]
     logged_ids = {log.id for log in harvest.sessions}
     silent = [session for session in harvest.opened if session not in logged_ids]
-    views += [LogView(index, {"id": session}, []) for index, session in enumerate(silent, len(views))]
+    unused = max(logs, default=-1) + 1
+    views += [LogView(index, {"id": session}, []) for index, session in enumerate(silent, unused)]
     table = TokenTable.build(harvest.roots, views, mint=mint, nonce=harvest.nonce)
     book = RuleBook(suite.settings.normalize)
     namer = HeaderNamer(pins, scenario, committed)
     result = Rendered()
-    for index, log in enumerate(harvest.sessions):
+    for index, log in logs.items():
         result.files[session_file(index)] = _log(index, log, table, namer, book["log"], result, scenario)
         result.problems += _unknown_tools(index, log, scenario)
-    if not harvest.sessions:
+    if not logs:
         _headers_of_requests(harvest, table, namer)
         if not scenario.settings.model_turn:
             result.files[session_file(0)] = HEADER_ONLY
     if "requests" in surfaces:
         # A token stands for what the log says, so it says something only where the log is compared too.
-        logs = harvest.sessions if "log" in surfaces else []
-        logged = {index: requests.Logged(log.events) for index, log in enumerate(logs)}
+        logged = {index: requests.Logged(log.events) for index, log in logs.items() if "log" in surfaces}
         result.files[requests.FILE] = requests.render_requests(
             harvest.requests, harvest.bindings, logged, table.tokenize_value, namer.token, book["requests"]
         )

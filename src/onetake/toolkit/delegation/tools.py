@@ -114,8 +114,8 @@ def _agent(ctx: AppContext, call: ToolContext) -> Agent:
 def _refusal(parent: Agent, config: DelegationConfig, *, in_background: bool) -> ToolResult | None:
     if parent.depth >= config.max_depth:
         text = (
-            f"Error: sub-agents may be {config.max_depth} deep, and this would be one at depth "
-            f"{parent.depth + 1}: do the task yourself"
+            f"Error: this sub-agent would be {parent.depth + 1} levels deep, and the limit is "
+            f"{config.max_depth}: do the task yourself"
         )
         return error_result(text, name="SubagentError", code="DEPTH_LIMIT")
     if in_background and parent.depth:
