@@ -95,6 +95,18 @@ def test_a_failure_lists_every_surface_and_no_traceback(tmp_path: Path) -> None:
     assert "FAILED suite.toml::one" in out
 
 
+def test_what_fails_alike_is_summed_up_in_one_place(suite: Path) -> None:
+    """Each test has its own list; the summary says that it is one cause, and what accepts it."""
+    change(suite, "one")
+    change(suite, "three")
+    change(suite, "two", b"HELLO", b"ANOTHER")
+    code, out = run_pytest(suite, "-n", "2")
+    assert code == 1
+    section = out.split("scenarios that fail for one cause")[1]
+    assert "suite.toml: 2 scenarios differ only by the same stdout: one, three\n" in section
+    assert "  accept: onetake refresh . -k 'one or three'\n" in section
+
+
 def test_k_x_and_lf(suite: Path) -> None:
     change(suite, "one")
     change(suite, "two")

@@ -209,6 +209,7 @@ class _SuiteWide:
     def __init__(self) -> None:
         self._verdicts: dict[str, dict[str, Any]] = {}
         self._problems: list[str] = []
+        self._causes: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take the verdict off a report."""
@@ -224,20 +225,33 @@ class _SuiteWide:
             return
         import msgspec
 
+        from onetake.snapshot.causes import alike
         from onetake.snapshot.findings import Verdict
         from onetake.snapshot.guards import suite_problems
+        from onetake.snapshot.report import shared_cause
         from onetake.snapshot.suite import load_suite
 
         for path, found in self._verdicts.items():
             suite = load_suite(Path(path))
-            if found.keys() == suite.scenarios.keys():
-                verdicts = [msgspec.convert(found[name], Verdict) for name in suite.scenarios]
+            full = found.keys() == suite.scenarios.keys()
+            verdicts = [msgspec.convert(found[name], Verdict) for name in suite.scenarios if name in found]
+            groups = alike(verdicts)
+            self._causes += [
+                shared_cause(suite, group, everything=full and len(groups) == 1)
+                for group in groups
+                if len(group) > 1
+            ]
+            if full:
                 self._problems += [problem.text() for problem in suite_problems(suite, verdicts)]
         if self._problems and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Show what was found."""
+        """Show what was found: causes that several tests share, and problems of whole suites."""
+        if self._causes:
+            terminalreporter.section("scenarios that fail for one cause", sep="=")
+            for cause in self._causes:
+                terminalreporter.write_line(cause)
         if self._problems:
             terminalreporter.section("snapshot suites as a whole", sep="=", red=True)
             for problem in self._problems:

@@ -16,7 +16,8 @@ import msgspec
 
 from onetake.snapshot.attempt import Outcome
 from onetake.snapshot.causes import accepting, alike
-from onetake.snapshot.findings import Difference
+from onetake.snapshot.findings import Difference, Verdict
+from onetake.snapshot.suite import Suite
 
 WIDTH = 100
 """Width to which lists of scenarios are wrapped, in characters."""
@@ -140,6 +141,16 @@ def groups(outcomes: Sequence[Outcome]) -> list[Group]:
             Group([outcome], []) for outcome in mine if outcome.name is None and not outcome.verdict.ok
         ]
     return result
+
+
+def shared_cause(suite: Suite, group: Sequence[Verdict], *, everything: bool) -> str:
+    """A few lines about scenarios that fail alike, where each has reported its own failure already."""
+    first = group[0]
+    what = "differ only by the same" if first.differences else "fail alike"
+    surfaces = ", ".join(dict.fromkeys(difference.surface for difference in first.differences))
+    head = f"{display(suite.path)}: {len(group)} scenarios {what} {surfaces}".rstrip()
+    names = _listed(f"{head}:", [verdict.scenario for verdict in group], " ")
+    return "\n".join([names, *(f"  accept: {c}" for c in accepting(suite, group, everything=everything))])
 
 
 def failure_text(outcome: Outcome) -> str:
