@@ -1,4 +1,15 @@
-"""What a failing scenario leaves to look at: `.onetake/failed/<scenario>/` in the suite's folder."""
+"""What a failing scenario leaves to look at: `.onetake/failed/<scenario>/` in the suite's folder.
+
+    failure.txt        what was reported, with whole diffs
+    session*.jsonl     the logs in plain text, numbered like the fixtures
+    store/             the logs as the agent stored them
+    requests.jsonl     every model call in full
+    stdout.jsonl       every line of the agent's stdout
+    stderr.txt, violations.jsonl, workspace/
+
+The folder ignores itself for git. All of it is from one run: commands that run the same scenario at the same
+time take turns, and the last one stays. The next run of the scenario removes it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +17,7 @@ import contextlib
 import os
 from pathlib import Path
 
+from onetake.errors import UsageError
 from onetake.snapshot.env import remove_tree
 from onetake.snapshot.harvest import Harvest
 from onetake.snapshot.suite import Scenario, Suite
@@ -20,26 +32,44 @@ def artifacts_dir(suite: Suite, scenario: Scenario) -> Path:
 
 def clear(suite: Suite, scenario: Scenario) -> None:
     """Remove what an earlier failure left, so that it is not taken for this run's."""
-    remove_tree(artifacts_dir(suite, scenario))
+    target = artifacts_dir(suite, scenario)
+    if target.exists():
+        from onetake.snapshot.write import locked
+
+        with locked(suite.dir / FOLDER):
+            remove_tree(target)
 
 
 def keep(harvest: Harvest, suite: Suite, scenario: Scenario, failure: str) -> Path:
     """Keep workspace, logs, requests, stdout and stderr of a failed run, with the failure's text; the folder.
 
-    The workspace and the store are moved, so this comes after everything that reads them.
+    The workspace and the store are moved, so this comes after everything that reads them. Raises `UsageError`
+    when they cannot be kept.
     """
-    target = artifacts_dir(suite, scenario)
-    remove_tree(target)
-    target.mkdir(parents=True)
-    with contextlib.suppress(FileExistsError), (suite.dir / FOLDER / ".gitignore").open("x") as ignore:
-        ignore.write("*\n")
+    from onetake.snapshot.write import locked
+
+    target, folder = artifacts_dir(suite, scenario), suite.dir / FOLDER
+    try:
+        folder.mkdir(exist_ok=True)
+        with locked(folder):
+            with contextlib.suppress(FileExistsError), (folder / ".gitignore").open("x") as ignore:
+                ignore.write("*\n")
+            remove_tree(target)
+            target.mkdir(parents=True)
+            _fill(target, harvest, failure)
+    except OSError as error:
+        raise UsageError(f"{target}: what the run left could not be kept here: {error.strerror}") from error
+    return target
+
+
+def _fill(target: Path, harvest: Harvest, failure: str) -> None:
     for log in harvest.sessions:
         index = harvest.bindings[log.id]
         name = f"session.{index}.jsonl" if index else "session.jsonl"
         lines = [log.header_raw, *(record.raw for record in log.records)]
         (target / name).write_bytes(b"\n".join(lines) + b"\n")
     (target / "stdout.jsonl").write_bytes(b"".join(frame + b"\n" for frame in harvest.frames))
-    (target / "failure.txt").write_text(failure + "\n", encoding="utf-8")
+    (target / "failure.txt").write_text(failure + "\n", encoding="utf-8", errors="backslashreplace")
     _move(harvest.workspace, target / "workspace")
     for name, kept in (
         ("logs", "store"),
@@ -48,7 +78,6 @@ def keep(harvest: Harvest, suite: Suite, scenario: Scenario, failure: str) -> Pa
         ("violations.jsonl",) * 2,
     ):
         _move(harvest.run_dir / name, target / kept)
-    return target
 
 
 def _move(source: Path, target: Path) -> None:
