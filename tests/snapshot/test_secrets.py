@@ -25,8 +25,14 @@ SECRETS = {
     "bearer token": f"Authorization: Bearer {TAIL}",
     "authorization header": "authorization: Basic " + "dXNlcjpwYXNzd29yZA==",
     "authentication header": f"x-api-key: {TAIL}",
+    "bearer token without figures": "Authorization: Bearer opensesameopen",
     "cookie": f"Set-Cookie: session={TAIL}; Path=/",
+    "cookie in small letters": "set-cookie: sid=s3cr3t; HttpOnly",
+    "cookie in capitals": "SET-COOKIE: SID=abcdef123456",
+    "cookie that is sent": "Cookie: session=abcdef123456",
     "key in a URL": f"https://example.com/v1?api_key={TAIL}",
+    "short key in a URL": "https://example.com/v1?page=2&api_key=abc123",
+    "key in a URL, other spelling": "https://example.com/v1?Api-Key=abcdefghijklmnop",
 }
 HARMLESS = [
     "call_00_fkbBRJsUrGKd1pWVc4Gn8233",
@@ -36,6 +42,9 @@ HARMLESS = [
     "Authorization: Bearer $TOKEN",
     "curl -H 'Authorization: Bearer <your token>'",
     "set ?key=value in the URL",
+    "set ?api_key=your_api_key_here in the URL",
+    "?api_key={{cwd}}",
+    "the bearer of this letter is my brother",
     "the task-management-of-a-long-kebab-case-name",
     "risk-assessment-of-everything-there-is-in-here",
     "ask-the-user-for-the-name-of-the-folder-first",
@@ -102,18 +111,43 @@ def test_values_of_key_like_variables() -> None:
         "DEEPSEEK_API_KEY": "opensesame",
         "MY_TOKEN": "true",
         "db_password": "correct horse",
+        "ROOT_PASSWD": "hunter2",
+        "LOCAL_KEY": "ollama",
+        "PGPASSWORD": "correct staple",
+        "MYSQL_PWD": "battery horse",
+        "PWD": "/home/somebody/work",
+        "OLDPWD": "/home/somebody/other",
         "KEYBOARD": "qwertzuiop",
         "MONKEY_NAME": "bananabanana",
         "SSH_AUTH_SOCK": "/tmp/agent/socket",
         "HOME": "/home/somebody",
     }
-    assert set(keylike_values(environ)) == {"DEEPSEEK_API_KEY", "db_password"}
+    assert set(keylike_values(environ)) == {
+        "DEEPSEEK_API_KEY",
+        "db_password",
+        "ROOT_PASSWD",
+        "PGPASSWORD",
+        "MYSQL_PWD",
+    }
     found = find_secrets({"a": b"line\nit says opensesame", "b": b'{"t":"correct horse"}'}, environ)
     assert [(s.file, s.line, s.what) for s in found] == [
         ("a", 2, "the value of the variable DEEPSEEK_API_KEY"),
         ("b", 1, "the value of the variable db_password"),
     ]
     assert "opensesame" not in found[0].text() and "a, line 2" in found[0].text()
+
+
+def test_a_value_in_a_url_is_found() -> None:
+    """Percent-encoded."""
+    found = kinds(b"https://example.com/?q=p%40ss%2Fword", DB_PASSWORD="p@ss/word")
+    assert found == ["the value of the variable DB_PASSWORD, percent-encoded"]
+
+
+def test_an_id_of_a_call_is_no_secret_even_where_keys_are_looked_for() -> None:
+    """Providers hand them out; they open nothing."""
+    for call_id in ("toolu_01A09q90qw90lq917835lq9", "call_00_fkbBRJsUrGKd1pWVc4Gn8233", "call_abc123"):
+        result = {"type": "tool-result", "toolCallId": call_id, "content": [{"type": "text", "text": "ok"}]}
+        assert kinds(json.dumps(result).encode(), SOME_API_KEY="opensesame") == []
 
 
 def test_a_value_with_quotes_is_found_in_json() -> None:

@@ -18,11 +18,15 @@ from onetake import jsontext
 
 MIN_VALUE = 8
 """Shorter values of key-like variables (`1`, `true`, `dummy`) are not searched for: they occur everywhere."""
+MIN_ODD_VALUE = 6
+"""The same for values that mix letters with figures or signs, which no word of a text does."""
 
 _KEYLIKE = re.compile(
-    r"(?:^|_)(?:API_?KEYS?|KEYS?|TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|CREDENTIALS?|BEARER|COOKIES?)(?:_|$)|(?:^|_)AUTH$",
+    r"(?:^|_)(?:(?:API|ACCESS|PRIVATE|SECRET|AUTH)?_?KEYS?|TOKENS?|SECRETS?|PASS|PASSPHRASE|CREDENTIALS?|CREDS"
+    r"|BEARER|COOKIES?|PAT|JWT)(?:_|$)|(?:PASSWORDS?|PASSWD|.+_PWD)(?:_|$)|(?:^|_)AUTH$",
     re.IGNORECASE,
 )
+_ODD = re.compile("[A-Za-z].*[^A-Za-z]|[^A-Za-z].*[A-Za-z]", re.DOTALL)
 # A quote, perhaps escaped any number of times: headers are often seen inside JSON inside JSON.
 _Q = r"\\*[\"']?"
 _VALUE = r"[A-Za-z0-9._~+/=-]"
@@ -46,7 +50,13 @@ _SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = (
         "JSON web token",
         re.compile(r"(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
     ),
-    ("bearer token", re.compile(rf"(?i:bearer)\s+(?=[^\s\"'\\]*[0-9]){_VALUE}{{16,}}")),
+    (
+        "bearer token",
+        re.compile(
+            rf"(?i:bearer)\s+(?=[^\s\"'\\]*[0-9]){_VALUE}{{16,}}"
+            rf"|(?i:(?:proxy-)?authorization){_Q}\s*[:=,]\s*{_Q}(?i:bearer)\s+{_VALUE}{{8,}}"
+        ),
+    ),
     (
         "authorization header",
         re.compile(
@@ -59,11 +69,15 @@ _SHAPES: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
     (
         "cookie",
-        re.compile(rf"(?i:set-cookie|(?<![a-z-])cookie){_Q}\s*[:=]\s*{_Q}[A-Za-z0-9_.-]+={_VALUE}{{8,}}"),
+        re.compile(rf"(?i:set-cookie|(?<![a-z-])cookie){_Q}\s*[:=]\s*{_Q}[A-Za-z0-9_.-]+={_VALUE}{{6,}}"),
     ),
     (
         "key in a URL",
-        re.compile(rf"[?&](?i:api_?key|access_?token|auth_?token|token|key|secret|sig)={_VALUE}{{12,}}"),
+        re.compile(
+            rf"[?&](?i:api[_-]?key|access[_-]?token|auth[_-]?token)=(?!(?i:your|my|the)[_-])"
+            rf"(?:(?=[^&\s\"']*[0-9]){_VALUE}{{6,}}|{_VALUE}{{12,}})"
+            rf"|[?&](?i:token|key|secret|sig|signature|password)={_VALUE}{{12,}}"
+        ),
     ),
 )
 _ROWS = {"text-chunks": "texts", "reasoning-chunks": "texts", "tool-call-chunks": "args"}
@@ -90,13 +104,31 @@ class Secret(msgspec.Struct, frozen=True):
 
 def keylike_values(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables whose name says that their value is secret: name -> value, short values left out."""
-    return {n: v for n, v in environ.items() if _KEYLIKE.search(n) and len(v.strip()) >= MIN_VALUE}
+    return {
+        name: value for name, value in environ.items() if _KEYLIKE.search(name) and _telling(value.strip())
+    }
+
+
+def _telling(value: str) -> bool:
+    """Whether a value is long enough, or odd enough, not to occur by chance."""
+    return len(value) >= MIN_VALUE or (len(value) >= MIN_ODD_VALUE and _ODD.search(value) is not None)
 
 
 def find_secrets(files: Mapping[str, bytes], environ: Mapping[str, str]) -> list[Secret]:
     """Search the contents of files (name -> bytes); at most one find per kind and line."""
     values = {name: value.strip() for name, value in keylike_values(environ).items()}
+    values |= _percent_encoded(values)
     return [secret for name, data in files.items() for secret in _search(name, data, values)]
+
+
+def _percent_encoded(values: Mapping[str, str]) -> dict[str, str]:
+    """The values as they stand in a URL, where that is another text."""
+    if not values:
+        return {}
+    from urllib.parse import quote
+
+    coded = {name: quote(value, safe="") for name, value in values.items()}
+    return {f"{name}, percent-encoded": text for name, text in coded.items() if text != values[name]}
 
 
 def _search(name: str, data: bytes, values: Mapping[str, str]) -> Iterable[Secret]:
