@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -219,6 +220,49 @@ def _no_pin_at_all(lab: Lab) -> str:
     outcomes = lab.replay("tools")
     assert red(outcomes)["tools"] >= {"unpinned-header"}
     return failures(outcomes) + static(lab)
+
+
+@case("empty-pin")
+def _pin_that_names_another(lab: Lab) -> str:
+    lab.edit("snapshots/suite.toml", "[scenarios.tools]", "[scenarios.tools]\npins_header = true")
+    outcomes = lab.refresh("tools")
+    assert red(outcomes) == {} and not outcomes["tools"].verdict.written, "there is no text for it to write"
+    text = static(lab)
+    assert "hello holds them" in text and "take pins_header away from [scenarios.tools]" in text
+    return text
+
+
+@case("pin-clash")
+def _two_texts_of_one_name(lab: Lab) -> str:
+    shutil.copytree(lab.snapshots / "hello", lab.snapshots / "hello.1")
+    lab.edit(
+        "snapshots/suite.toml",
+        "[scenarios.echo]",
+        '[scenarios."hello.1"]\npins_header = true\n\n[scenarios.echo]',
+    )
+    (lab.snapshots / "hello/system-prompt.1.expected.md").write_text("Another one.\n")
+    with pytest.raises(UsageError, match="rename that scenario"):
+        lab.replay("echo")
+    return static(lab)
+
+
+@case("pin-clash")
+def _two_scenarios_that_would_write_one_sidecar(lab: Lab) -> str:
+    text = (lab.folder / "agent.yml").read_text()
+    (lab.folder / "other.yml").write_text(text.replace("careful", "bold"))
+    overlay = (lab.folder / "agent.snapshot.yml").read_text().replace("agent.yml", "other.yml")
+    (lab.folder / "other.snapshot.yml").write_text(overlay)
+    lab.edit("snapshots/suite.toml", "[scenarios.tools]", '[scenarios.tools]\nconfig = "../other.yml"')
+    lab.edit("agent.yml", "careful", "cautious")
+    before = lab.files()
+    outcomes = lab.refresh("hello or tools")
+    assert red(outcomes) == {"tools": {"pin-clash"}}
+    assert lab.changed_since(before) == {"hello/system-prompt.expected.md"}
+    shown = failures(outcomes)
+    assert "- You are a cautious engineer." in shown and "+ You are a bold engineer." in shown
+    assert "make this scenario a pin too: pins_header = true in [scenarios.tools]" in shown
+    assert red(lab.refresh("tools")) == {"tools": {"unpinned-header"}}, "alone, the pin may lag behind"
+    return shown
 
 
 @case("unused-pin")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from onetake.snapshot.findings import Verdict
-from onetake.snapshot.judge import command
+from onetake.snapshot.select import command
 from onetake.snapshot.suite import Suite
 
 

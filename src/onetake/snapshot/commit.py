@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 from onetake.snapshot.env import recording_variables
 from onetake.snapshot.findings import Difference, Problem, Verdict
-from onetake.snapshot.judge import command, compare_file, is_compared, surface_of
+from onetake.snapshot.judge import compare_file, is_compared, surface_of
 from onetake.snapshot.secrets import find_secrets
+from onetake.snapshot.select import command
 from onetake.snapshot.suite import Scenario, Suite
 from onetake.snapshot.write import write_files
 

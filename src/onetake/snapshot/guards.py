@@ -37,6 +37,8 @@ GUARDS: Mapping[str, str] = {
     "duplicate-sidecar": "Each distinct prompt and set of schemas is committed once.",
     "unknown-pin": "Every header token names a pin that exists.",
     "unpinned-header": "Every live prompt and set of schemas equals a committed pin.",
+    "pin-clash": "No two scenarios stand for one sidecar, or for one name of it, with different texts.",
+    "empty-pin": "A pin holds at least one text that no earlier pin holds.",
     "unused-pin": "In a full run every pin is named by a header.",
     # The composition.
     "overlay": "The snapshot overlay only switches adapters off, adds replay, and pins retry delays.",
@@ -78,6 +80,8 @@ STATIC_GUARDS = (
     "secret",
     "duplicate-sidecar",
     "unknown-pin",
+    "pin-clash",
+    "empty-pin",
     "overlay",
     "plugin",
 )

@@ -19,7 +19,6 @@ discards them, or keeps them as artifacts.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -29,16 +28,14 @@ from onetake.snapshot.findings import Difference, Problem, Verdict
 from onetake.snapshot.harvest import Harvest
 from onetake.snapshot.pins import (
     Pins,
-    Unpinned,
-    session_file,
     session_index,
     sidecar_of,
     with_full_names,
-    write_sidecar,
 )
 from onetake.snapshot.render import Rendered, render
-from onetake.snapshot.select import expression_for
+from onetake.snapshot.select import command
 from onetake.snapshot.suite import Scenario, Suite
+from onetake.snapshot.unpinned import pin_difference, unpinned_problem
 
 VIOLATION_GUARDS = frozenset({"extra-call", "unbound-session", "unknown-token", "no-match"})
 """Kinds of violation lines that are guards of their own; any other kind counts as `violation`."""
@@ -59,7 +56,7 @@ def judge(harvest: Harvest, scenario: Scenario, suite: Suite, pins: Pins) -> Ver
         if unpinned.committed is None:
             verdict.problems.append(unpinned_problem(unpinned, scenario, suite))
         else:
-            verdict.differences.append(_pin_difference(unpinned, scenario, suite))
+            verdict.differences.append(pin_difference(unpinned, scenario, suite))
     return verdict
 
 
@@ -126,14 +123,6 @@ def compare_file(old: bytes | None, new: bytes | None, name: str) -> comparing.C
     return comparing.surplus(old, name) if new is None else comparing.compare(old, new, name)
 
 
-def command(mode: str, suite: Suite, *scenarios: str) -> str:
-    """The command that runs these scenarios (none: the whole suite), and no other, in a mode."""
-    path = os.path.relpath(suite.dir)
-    shown = path if len(path) <= len(str(suite.dir)) else str(suite.dir)
-    chosen = f" -k {expression_for(scenarios, suite.scenarios)}" if scenarios else ""
-    return f"onetake {mode} {shown}{chosen}"
-
-
 def harvest_problems(harvest: Harvest, suite: Suite, scenario: Scenario) -> list[Problem]:
     """What went wrong in the run itself, before any file is looked at."""
     found = []
@@ -180,60 +169,6 @@ def _violation_text(violation: Mapping[str, object], harvest: Harvest) -> str:
     text = f"{violation.get('message')} ({violation.get('kind')}: {place}, call {violation.get('call')}"
     nearest = violation.get("nearest")
     return f"{text}; nearest recorded: {nearest})" if nearest not in (None, "") else f"{text})"
-
-
-def unpinned_problem(unpinned: Unpinned, scenario: Scenario, suite: Suite) -> Problem:
-    """A header that no pin holds, with the way out."""
-    what = "system prompt" if unpinned.kind == "system" else "set of tool schemas"
-    own_pin = f"pins_header = true in [scenarios.{scenario.name}]"
-    first = next((s for s in suite.scenarios.values() if s.settings.pins_header), None)
-    pin = suite.scenarios.get(unpinned.committed.scenario) if unpinned.committed is not None else first
-    if pin is None:
-        remedy = f"make this scenario a pin: {own_pin}"
-    else:
-        mode = "record" if pin.recorded and not (pin.dir / session_file(0)).is_file() else "refresh"
-        remedy = (
-            f"{mode} the pin first: {command(mode, suite, pin.name)}; if this scenario's {what} is meant to "
-        )
-        remedy += f"be another one, make it a pin too: {own_pin}"
-    return Problem(
-        guard="unpinned-header",
-        scenario=scenario.name,
-        surface="pins",
-        message=f"no pin of the suite holds the {what} that this run sent{_against_pin(unpinned)}",
-        remedy=remedy,
-    )
-
-
-def _against_pin(unpinned: Unpinned) -> str:
-    pin = unpinned.committed
-    if pin is None:
-        return ""
-    comparison = _compare_with_pin(unpinned)
-    return f"; against {pin.file}:\n{comparison.message}" if comparison is not None else ""
-
-
-def _compare_with_pin(unpinned: Unpinned) -> comparing.Comparison | None:
-    pin = unpinned.committed
-    assert pin is not None
-    old, new = write_sidecar(pin.kind, pin.value), write_sidecar(pin.kind, unpinned.value)
-    return comparing.compare(old, new, pin.file)
-
-
-def _pin_difference(unpinned: Unpinned, scenario: Scenario, suite: Suite) -> Difference:
-    """A live header that is not what the named sidecar says: the same cause as in the pin itself."""
-    pin = unpinned.committed
-    comparison = _compare_with_pin(unpinned)
-    assert pin is not None and comparison is not None, "an unpinned text equals no pin"
-    return Difference(
-        scenario=scenario.name,
-        surface="pins",
-        file=pin.file,
-        message=comparison.message,
-        diff=comparison.diff,
-        accept=command("refresh", suite, pin.scenario),
-        cause=f"pins:{comparison.cause}",
-    )
 
 
 def apply_to(verdict: Verdict, rendered: Rendered, scenario: Scenario, suite: Suite) -> None:

@@ -8,6 +8,10 @@ it names.
 Names: the first text of a pin is the scenario's name (`{{system:text-turn}}`, system-prompt.expected.md),
 further ones are numbered (`{{system:text-turn.1}}`, system-prompt.1.expected.md). Prompts and schemas are
 named independently. Texts are compared in the form in which they are committed, that is, tokenized.
+
+A run may have several headers: of children, after a change in the middle, after a resumption. Each names
+the text that it has; in a pin each text that no earlier pin of the suite holds gets a sidecar, numbered in
+the order in which the run's headers (session by session) had it first.
 """
 
 from __future__ import annotations
@@ -68,8 +72,15 @@ class Pin(msgspec.Struct, frozen=True):
         return f"{self.scenario}/{sidecar_file(self.kind, self.number)}"
 
 
+class PinClash(UsageError):
+    """Two texts of a suite would be called by one name."""
+
+
 class Pins:
     """All committed pins of a suite, in the suite's order."""
+
+    fresh: frozenset[str] = frozenset()
+    """Pin scenarios that this very command has run already: their sidecars say what they send today."""
 
     def __init__(self, pins: Iterable[Pin] = (), scenarios: Sequence[str] = ()) -> None:
         self.all = list(pins)
@@ -97,7 +108,9 @@ class Pins:
         ]
         pins = [pin for pin in self.all if pin.scenario != scenario] + new
         order = {name: number for number, name in enumerate(self.scenarios)}
-        return Pins(sorted(pins, key=lambda pin: order[pin.scenario]), self.scenarios)
+        result = Pins(sorted(pins, key=lambda pin: order[pin.scenario]), self.scenarios)
+        result.fresh = self.fresh
+        return result
 
     def full_name(self, token: str) -> str:
         """A header token with the pin's name written out; other text as it is."""
@@ -107,8 +120,19 @@ class Pins:
         return token
 
 
-def load_pins(suite: Suite) -> Pins:
-    """Read every sidecar of the suite's pins. Raises `UsageError` for one that cannot be read."""
+def clash_text(pin: Pin) -> str:
+    """What to say when the name of a numbered text is that of another pin."""
+    return (
+        f"{pin.token} would name this text and the first one of the scenario {pin.name}; rename that scenario"
+    )
+
+
+def load_pins(suite: Suite, *, lenient: bool = False) -> Pins:
+    """Read every sidecar of the suite's pins.
+
+    Raises `PinClash` for two texts of one name, and `UsageError` for a sidecar that cannot be read. `lenient`
+    leaves the latter out: what is about to be written anew need not be readable.
+    """
     scenarios = [s for s in suite.scenarios.values() if s.settings.pins_header]
     names = {scenario.name for scenario in scenarios}
     pins = []
@@ -119,11 +143,15 @@ def load_pins(suite: Suite) -> Pins:
             if (place := sidecar_of(path.name)) is not None and path.is_file()
         ]
         for (kind, number), path in sorted(found):
-            pin = Pin(scenario.name, number, kind, read_sidecar(kind, path.read_bytes(), str(path)))
+            try:
+                value = read_sidecar(kind, path.read_bytes(), str(path))
+            except UsageError:
+                if lenient:
+                    continue
+                raise
+            pin = Pin(scenario.name, number, kind, value)
             if number and pin.name in names:
-                raise UsageError(
-                    f"{path}: the scenario {pin.name} is a pin of the same name; rename that scenario"
-                )
+                raise PinClash(f"{path}: {clash_text(pin)}")
             pins.append(pin)
     return Pins(pins, [scenario.name for scenario in scenarios])
 
@@ -158,6 +186,10 @@ class Unpinned(msgspec.Struct, frozen=True):
     value: Any
     committed: Pin | None
     """The pin that the fixture names at this place, when it exists."""
+    session: int = 0
+    """Index of the session whose header it is."""
+    fresh: bool = False
+    """Whether that pin was run by this command, so that its sidecar is what the agent sends there today."""
 
 
 class HeaderNamer:
@@ -172,6 +204,8 @@ class HeaderNamer:
         self._tokens: dict[tuple[str, bytes], str] = {}
         self.unpinned: list[Unpinned] = []
         """Texts that no pin holds, each once."""
+        self.clashes: list[Pin] = []
+        """Texts of this pin whose name another pin of the suite has."""
         self.names: set[str] = set()
         """Names of the pins in use."""
 
@@ -207,12 +241,16 @@ class HeaderNamer:
             earlier = [pin for pin in held if self._pins.scenarios.index(pin.scenario) < place]
             if earlier:
                 return earlier[0].token
+            pin = Pin(self._scenario, len(self._own[kind]), kind, value)
             self._own[kind].append(value)
-            return Pin(self._scenario, len(self._own[kind]) - 1, kind, value).token
+            if pin.number and pin.name in self._pins.scenarios:
+                self.clashes.append(pin)
+            return pin.token
         before = self._named_before(session, ordinal, kind)
         if held:
             return (before if before in held else held[0]).token
-        self.unpinned.append(Unpinned(kind, value, before))
+        fresh = before is not None and before.scenario in self._pins.fresh
+        self.unpinned.append(Unpinned(kind, value, before, session, fresh))
         # The fixture's own token stands in, so that one changed text is reported once and not on every
         # surface.
         return before.token if before is not None else "{{" + kind + "}}"

@@ -20,7 +20,6 @@ from onetake.snapshot.findings import Advice, Difference, Problem, Verdict
 from onetake.snapshot.harvest import Harvest
 from onetake.snapshot.judge import (
     apply_to,
-    command,
     differences,
     harvest_problems,
     read_committed,
@@ -29,6 +28,7 @@ from onetake.snapshot.mode import refuse_in_ci
 from onetake.snapshot.pins import Pins, load_pins, session_index
 from onetake.snapshot.refresh import RunOnce
 from onetake.snapshot.render import Rendered, render
+from onetake.snapshot.select import command
 from onetake.snapshot.suite import Scenario, Suite
 from onetake.snapshot.volatile import Trial, explain
 

@@ -20,10 +20,11 @@ from onetake.snapshot.commit import commit
 from onetake.snapshot.execute import OVERRIDE_FILE
 from onetake.snapshot.findings import Problem, Verdict
 from onetake.snapshot.harvest import Harvest
-from onetake.snapshot.judge import apply_to, command, harvest_problems, read_committed
+from onetake.snapshot.judge import apply_to, harvest_problems, read_committed
 from onetake.snapshot.mode import refuse_in_ci
 from onetake.snapshot.pins import Pins, load_pins, session_index
 from onetake.snapshot.render import render
+from onetake.snapshot.select import command
 from onetake.snapshot.suite import Scenario, Suite
 
 RunOnce = Callable[[str, Scenario, Path], Awaitable[Harvest]]

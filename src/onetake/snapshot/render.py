@@ -20,7 +20,7 @@ from onetake.session.jsonl import LogFile, encode_log
 from onetake.snapshot import requests, transcript, workspace
 from onetake.snapshot.findings import Problem
 from onetake.snapshot.harvest import Harvest
-from onetake.snapshot.pins import KINDS, HeaderNamer, Pins, Unpinned, session_file
+from onetake.snapshot.pins import KINDS, HeaderNamer, Pins, Unpinned, clash_text, session_file
 from onetake.snapshot.rules import RuleBook
 from onetake.snapshot.suite import Scenario, Suite
 
@@ -101,6 +101,16 @@ def render(
     if "requests" in surfaces or "log" in surfaces:
         result.files |= namer.sidecars()
         result.unpinned = namer.unpinned
+        result.problems += [
+            Problem(
+                guard="pin-clash",
+                scenario=scenario.name,
+                surface="pins",
+                file=pin.file,
+                message=clash_text(pin),
+            )
+            for pin in namer.clashes
+        ]
         result.named_pins = namer.names
     result.problems += _surviving_nonce(result.files, harvest.nonce, scenario)
     result.used_rules = book.used() | {f"mint[{number}]" for number in table.used_mint}

@@ -122,11 +122,14 @@ async def write_all(
     from onetake.snapshot.pins import load_pins, write_order
 
     suite = selection.suite
-    pins = load_pins(suite) if dry_run else None
+    pins = load_pins(suite, lenient=True)
     outcomes = []
     for scenario in write_order(suite, selection.scenarios):
         outcome = await write_scenario(suite, scenario, mode, dry_run=dry_run, pins=pins)
-        pins = outcome.pins or pins
+        if scenario.settings.pins_header and outcome.verdict.ok and not outcome.skipped:
+            fresh = pins.fresh | {scenario.name}
+            pins = outcome.pins or load_pins(suite, lenient=True)
+            pins.fresh = fresh
         outcomes.append(outcome)
         on_outcome(outcome)
     return outcomes

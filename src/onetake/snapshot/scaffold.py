@@ -21,7 +21,7 @@ import msgspec
 
 from onetake import jsontext
 from onetake.errors import UsageError
-from onetake.snapshot.judge import command
+from onetake.snapshot.select import command
 from onetake.snapshot.suite import NAME_PATTERN, SCRIPT_FILE, SUITE_FILE, load_suite
 from onetake.snapshot.write import locked
 

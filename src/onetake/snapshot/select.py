@@ -3,10 +3,15 @@ parentheses)."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from onetake.errors import UsageError
+
+if TYPE_CHECKING:
+    from onetake.snapshot.suite import Suite
 
 Predicate = Callable[[str], bool]
 
@@ -29,6 +34,21 @@ def expression_for(chosen: Sequence[str], names: Iterable[str]) -> str:
         either = f"({either})"
     expression = " and ".join([either, *(f"not {other}" for other in longer)])
     return f"'{expression}'" if " " in expression else expression
+
+
+def command(mode: str, suite: Suite, *scenarios: str) -> str:
+    """The command that runs these scenarios (none: the whole suite), and no other, in a mode.
+
+    Only the tests that hold a suite in Python can run it.
+    """
+    if suite.in_code:
+        return (
+            f"ONETAKE_SNAPSHOT={mode} pytest, for {', '.join(scenarios) or 'all scenarios'} of {suite.path}"
+        )
+    path = os.path.relpath(suite.dir)
+    shown = path if len(path) <= len(str(suite.dir)) else str(suite.dir)
+    chosen = f" -k {expression_for(scenarios, suite.scenarios)}" if scenarios else ""
+    return f"onetake {mode} {shown}{chosen}"
 
 
 class _Parser:

@@ -14,11 +14,13 @@ from onetake.replay.script import derive_replay_script, own_events, require_deri
 from onetake.session.jsonl import read_log
 from onetake.snapshot.execute import OVERRIDE_FILE
 from onetake.snapshot.findings import Problem
-from onetake.snapshot.judge import command, is_compared, read_committed, surface_of
+from onetake.snapshot.judge import is_compared, read_committed, surface_of
 from onetake.snapshot.overlay import overlay_faults
 from onetake.snapshot.pins import (
     KINDS,
+    PinClash,
     Pins,
+    committed_tokens,
     header_lines,
     load_pins,
     read_sidecar,
@@ -30,6 +32,7 @@ from onetake.snapshot.pins import (
 from onetake.snapshot.requests import FILE as REQUESTS_FILE
 from onetake.snapshot.script import LogStep
 from onetake.snapshot.secrets import find_secrets
+from onetake.snapshot.select import command
 from onetake.snapshot.suite import SCRIPT_FILE, Scenario, Suite
 from onetake.snapshot.transcript import FILE as STDOUT_FILE
 from onetake.snapshot.workspace import FILE as WORKSPACE_FILE
@@ -56,7 +59,8 @@ def static_problems(suite: Suite, scenarios: Iterable[Scenario] | None = None) -
     try:
         pins = load_pins(suite)
     except UsageError as error:
-        found.append(Problem(guard="unreadable", message=str(error), exit_code=2))
+        guard = "pin-clash" if isinstance(error, PinClash) else "unreadable"
+        found.append(Problem(guard=guard, message=str(error), exit_code=2))
         pins = Pins(scenarios=[s.name for s in suite.scenarios.values() if s.settings.pins_header])
     for scenario in chosen:
         found += _scenario_problems(scenario, suite, pins)
@@ -136,7 +140,7 @@ class _Reporter:
             guard=guard,
             scenario=self.scenario.name,
             surface=surface_of(file),
-            file=f"{self.scenario.name}/{file}",
+            file=f"{self.scenario.name}/{file}" if file else None,
             message=message,
             remedy=remedy,
             exit_code=exit_code,
@@ -155,7 +159,7 @@ class _Reporter:
 def _scenario_problems(scenario: Scenario, suite: Suite, pins: Pins) -> list[Problem]:
     report = _Reporter(scenario)
     files = read_committed(scenario.dir)
-    _missing(report, scenario, suite, files)
+    _missing(report, scenario, suite, files, pins)
     _orphans(report, scenario, suite)
     if "log" not in suite.settings.suite.surfaces:
         _log_ops(report, scenario)
@@ -172,7 +176,9 @@ def _scenario_problems(scenario: Scenario, suite: Suite, pins: Pins) -> list[Pro
     return report.found
 
 
-def _missing(report: _Reporter, scenario: Scenario, suite: Suite, files: dict[str, bytes]) -> None:
+def _missing(
+    report: _Reporter, scenario: Scenario, suite: Suite, files: dict[str, bytes], pins: Pins
+) -> None:
     write = command("record" if scenario.recorded else "refresh", suite, scenario.name)
     needed = [session_file(0)]
     needed += [_EXPECTED[surface] for surface in suite.surfaces(scenario) if surface in _EXPECTED]
@@ -180,13 +186,24 @@ def _missing(report: _Reporter, scenario: Scenario, suite: Suite, files: dict[st
         if name not in files:
             report.add("missing-file", name, "the file is not committed", f"write it with `{write}`")
     if scenario.settings.pins_header and not any(sidecar_of(name) for name in files):
-        message = "the scenario is a pin, and no sidecar is committed"
-        report.add("missing-file", "system-prompt.expected.md", message, f"write it with `{write}`")
+        if elsewhere := _pinned_elsewhere(files, pins):
+            message = f"the scenario is a pin without a text of its own: {', '.join(elsewhere)} holds them"
+            remedy = f"take pins_header away from [scenarios.{scenario.name}]"
+            report.add("empty-pin", "", message, remedy)
+        else:
+            message = "the scenario is a pin, and no sidecar is committed"
+            report.add("missing-file", "system-prompt.expected.md", message, f"write it with `{write}`")
     if scenario.settings.overridden and not (scenario.dir / OVERRIDE_FILE).is_file():
         message = "the scenario is `overridden`, and its override is not there"
         report.add(
             "missing-file", OVERRIDE_FILE, message, "write one, or remove `overridden` from suite.toml"
         )
+
+
+def _pinned_elsewhere(files: dict[str, bytes], pins: Pins) -> list[str]:
+    """The pins that the headers of a scenario name, if every one of them exists."""
+    named = [pins.named(kind, name) for (_, kind), names in committed_tokens(files).items() for name in names]
+    return list(dict.fromkeys(pin.name if pin is not None else "" for pin in named)) if all(named) else []
 
 
 def _orphans(report: _Reporter, scenario: Scenario, suite: Suite) -> None:
