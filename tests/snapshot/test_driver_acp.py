@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from onetake.errors import UsageError
-from onetake.snapshot.driver_acp import timeouts_for
+from onetake.snapshot.driver import timeouts_for
 from onetake.snapshot.execute import execute
 from onetake.snapshot.harvest import Harvest
 from tests.snapshot.driving import OPENING, drive, drive_steps, make_suite, processes_in, prompts, said

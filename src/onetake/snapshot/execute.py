@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onetake.errors import OnetakeError, UsageError
-from onetake.snapshot.driver_acp import AcpDriver, timeouts_for
+from onetake.snapshot.driver import Driver, timeouts_for
+from onetake.snapshot.drivers import driver_class
 from onetake.snapshot.env import (
     World,
     agent_command,
@@ -26,7 +27,7 @@ from onetake.snapshot.env import (
 )
 from onetake.snapshot.harvest import Harvest, Leftover
 from onetake.snapshot.livelog import find_logs, in_order_of_creation
-from onetake.snapshot.process import AgentProcess, kill_strays
+from onetake.snapshot.process import Launch, kill_strays
 from onetake.snapshot.suite import Scenario, Suite
 
 if TYPE_CHECKING:
@@ -61,13 +62,9 @@ async def execute(
         command = agent_command(suite, config, environment["PATH"])
         write_run_file(suite, world, mode, fixtures=fixtures, override=override)
 
-        def start(on_line: Callable[[bytes], None]) -> AgentProcess:
-            return AgentProcess.start(
-                command, env=environment, cwd=world.cwd, stderr=world.stderr, on_line=on_line
-            )
-
-        timeout_s = scenario.settings.timeout_s or suite.settings.suite.timeout_s
-        driver = AcpDriver(scenario.script, world, timeouts_for(mode, timeout_s), start)
+        launch = Launch(command, environment, world.cwd, world.stderr)
+        timeouts = timeouts_for(mode, scenario.settings.timeout_s or suite.settings.suite.timeout_s)
+        driver = driver_class(suite.settings.suite.driver)(scenario.script, world, timeouts, launch)
         error: OnetakeError | None = None
         try:
             await driver.run()
@@ -136,7 +133,7 @@ def _harvest(
     scenario: Scenario,
     mode: str,
     world: World,
-    driver: AcpDriver,
+    driver: Driver,
     error: OnetakeError | None,
     fixtures: list[Path],
     override: Path | None,
@@ -145,7 +142,7 @@ def _harvest(
     harvest = Harvest(
         scenario=scenario.name,
         mode=mode,
-        frames=driver.peer.frames,
+        frames=driver.frames,
         stderr=_text(world.stderr),
         exit_code=driver.exit_code,
         opened=list(driver.session_ids),
@@ -188,13 +185,17 @@ def _collect_sessions(
     for path in find_logs(world.sessions):
         try:
             log = read_file(path, live=True)
+    code = harvest.exit_code
+    whole = code == 0 or (code is not None and code > 0 and harvest.error is None)  # it ended by itself
         except UsageError as error:
             _add_error(harvest, str(error))
             continue
         logs.append(log)
         flaw = log.torn or log.flaw
-        if harvest.exit_code == 0 and flaw is not None:
-            _add_error(harvest, f"the agent exited with 0 but left a broken log: {path}: {flaw}")
+        if whole and flaw is not None:
+            _add_error(
+                harvest, f"the agent exited with {harvest.exit_code} but left a broken log: {path}: {flaw}"
+            )
     logs = in_order_of_creation(logs, opened)
     harvest.bindings = bind(
         [session_facts(log.header, log.events) for log in logs],

@@ -17,9 +17,13 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from onetake.errors import AgentError
 from onetake.snapshot.env import UMASK
 
+PROMPT = "{prompt}"
+"""Where a command takes a prompt as an argument."""
 _READ_SIZE = 1 << 18
 _POLL_S = 0.01
 
@@ -177,6 +181,27 @@ class AgentProcess:
     def _kill_group(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
+
+
+class Launch(msgspec.Struct, frozen=True):
+    """How the agent of a scenario is started, the first time and again."""
+
+    command: Sequence[str]
+    env: Mapping[str, str]
+    cwd: Path
+    stderr: Path
+
+    def start(self, on_line: Callable[[bytes], None], *, prompt: str | None = None) -> AgentProcess:
+        """Start it; `prompt` stands for `{prompt}` in the command. Raises `AgentError`."""
+        command = self.command
+        if prompt is not None:
+            command = [part.replace(PROMPT, prompt) for part in command]
+        return AgentProcess.start(command, env=self.env, cwd=self.cwd, stderr=self.stderr, on_line=on_line)
+
+    @property
+    def takes_prompt(self) -> bool:
+        """Whether the command has a place for a prompt."""
+        return any(PROMPT in part for part in self.command)
 
 
 def kill_strays(directory: Path) -> int:

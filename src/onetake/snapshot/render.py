@@ -18,6 +18,7 @@ from onetake.fixture.tokens import LogView, TokenTable
 from onetake.session.events import TOOL_RESULT
 from onetake.session.jsonl import LogFile, encode_log
 from onetake.snapshot import requests, transcript, workspace
+from onetake.snapshot.drivers import driver_class
 from onetake.snapshot.findings import Problem
 from onetake.snapshot.harvest import Harvest
 from onetake.snapshot.pins import KINDS, HeaderNamer, Pins, Unpinned, clash_text, session_file
@@ -80,9 +81,8 @@ def render(
             harvest.requests, harvest.bindings, logged, table.tokenize_value, namer.token, book["requests"]
         )
     if "stdout" in surfaces:
-        shown = transcript.render_transcript(
-            harvest.frames, table.tokenize_value, book["stdout"], joined=joined
-        )
+        driver = driver_class(suite.settings.suite.driver)
+        shown = driver.render(harvest.frames, table.tokenize_value, book["stdout"], joined=joined)
         result.files[transcript.FILE] = shown.data
         result.problems += [
             Problem(

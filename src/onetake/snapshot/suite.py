@@ -16,12 +16,12 @@ from typing import Any
 import msgspec
 
 from onetake.errors import UsageError
+from onetake.snapshot.drivers import DRIVERS, driver_class
 from onetake.snapshot.script import Script, Step, load_script
 
 SUITE_FILE = "suite.toml"
 SCRIPT_FILE = "input.json"
 SURFACES = ("requests", "stdout", "log", "workspace")
-DRIVERS = ("acp",)
 
 NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """What a scenario may be called."""
@@ -217,7 +217,9 @@ def load_suite(path: Path) -> Suite:
         folder = directory / name
         if not folder.is_dir():
             raise UsageError(f"{path}: [scenarios.{name}]: the folder {folder} does not exist")
-        scenarios[name] = Scenario(name, folder, table, load_script(folder / SCRIPT_FILE))
+        script = load_script(folder / SCRIPT_FILE)
+        driver_class(settings.suite.driver).check(script, str(folder / SCRIPT_FILE))
+        scenarios[name] = Scenario(name, folder, table, script)
     return Suite(path, directory, settings, scenarios)
 
 

@@ -1,8 +1,8 @@
-"""The stdout surface: every frame that the agent sent, in order, with what varies taken out.
+"""The stdout surface: every line that the agent sent, in order, with what varies taken out.
 
-Each raw line must be a JSON-RPC frame: a stray `print` breaks real clients, so it is a problem, not a
-difference. Request ids are chosen freely by both sides; they are renumbered by first appearance, in one map
-for both directions.
+Each raw line must belong to the driver's protocol: a stray `print` breaks real clients, so it is a problem,
+not a difference. Over JSON-RPC, request ids are chosen freely by both sides; they are renumbered by first
+appearance, in one map for both directions.
 """
 
 from __future__ import annotations
@@ -37,30 +37,62 @@ def render_transcript(
     replay.
     """
     ids: dict[tuple[str, Any], int] = {}
+    values, stray = _sorted_out(frames, _frame, "JSON-RPC frame")
+    for index, value in enumerate(values):
+        if "id" in value and value["id"] is not None:
+            key = (type(value["id"]).__name__, value["id"])
+            values[index] = {**value, "id": ids.setdefault(key, len(ids) + 1)}
+    return _rendered(_join(values) if joined else values, stray, tokenize, rules)
+
+
+def render_events(
+    frames: Sequence[bytes], tokenize: Callable[[Any], Any], rules: Rules, *, joined: bool = False
+) -> Transcript:
+    """Render stdout lines that are events, JSON objects with a `type`. Each is whole: none is joined."""
+    values, stray = _sorted_out(frames, event_of, "event (a JSON object with a `type`)")
+    return _rendered(values, stray, tokenize, rules)
+
+
+def event_of(raw: bytes) -> dict[str, Any] | None:
+    """The event that a line is; None when it is none."""
+    value = _object(raw)
+    return value if value is not None and isinstance(value.get("type"), str) else None
+
+
+def _sorted_out(
+    frames: Sequence[bytes], parse: Callable[[bytes], dict[str, Any] | None], what: str
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """The lines that belong to the protocol, and a text for each that does not."""
     values: list[dict[str, Any]] = []
     stray: list[str] = []
     for number, frame in enumerate(frames, 1):
-        value = _frame(frame)
+        value = parse(frame)
         if value is None:
             shown = frame[: SHOWN * 4].decode("utf-8", "replace")[:SHOWN]
-            stray.append(f"stdout line {number} is no JSON-RPC frame: {shown!r}")
-            continue
-        if "id" in value and value["id"] is not None:
-            key = (type(value["id"]).__name__, value["id"])
-            value = {**value, "id": ids.setdefault(key, len(ids) + 1)}
-        values.append(value)
-    if joined:
-        values = _join(values)
+            stray.append(f"stdout line {number} is no {what}: {shown!r}")
+        else:
+            values.append(value)
+    return values, stray
+
+
+def _rendered(
+    values: Sequence[dict[str, Any]], stray: list[str], tokenize: Callable[[Any], Any], rules: Rules
+) -> Transcript:
     lines = [jsontext.dumps(tokenize(rules.apply(value))) + b"\n" for value in values]
     return Transcript(b"".join(lines), stray)
 
 
-def _frame(raw: bytes) -> dict[str, Any] | None:
+def _object(raw: bytes) -> dict[str, Any] | None:
     try:
         value = jsontext.loads(raw)
     except ValueError:
         return None
-    if not isinstance(value, dict) or value.get("jsonrpc") != "2.0":
+    return value if isinstance(value, dict) else None
+
+
+def _frame(raw: bytes) -> dict[str, Any] | None:
+    value = _object(raw)
+    if value is None or value.get("jsonrpc") != "2.0":
         return None
     if "id" in value and not isinstance(value["id"], str | int | float | None):
         return None
