@@ -343,6 +343,18 @@ def test_plain_files_serve_as_stdin_and_stdout(tmp_path: Path) -> None:
     assert [json.loads(line)["id"] for line in lines[:-1]] == [1, 2] and lines[-1] == b""
 
 
+def test_what_cannot_be_watched_serves_too(tmp_path: Path) -> None:
+    """The event loop refuses /dev/null; the agent must see the end of its input there, and not wait for ever."""
+    subprocess.run(
+        command(write_agent(tmp_path)),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        env=environment(tmp_path),
+        check=True,
+        timeout=60,
+    )
+
+
 def test_a_log_that_cannot_be_written_fails_the_prompt(client: Client) -> None:
     if os.geteuid() == 0:
         (client.folder / "logs").write_text("a file where the folder should be")

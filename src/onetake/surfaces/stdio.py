@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import selectors
 import stat
 from collections import deque
 
@@ -168,14 +169,20 @@ def _write_all(file: int, data: bytes) -> None:
         rest = rest[os.write(file, rest) :]
 
 
-def _is_plain_file(file: int) -> bool:
-    return stat.S_ISREG(os.fstat(file).st_mode)
+def _is_watchable(file: int) -> bool:
+    """Whether the event loop can watch a descriptor: it refuses plain files and /dev/null, for instance."""
+    with selectors.DefaultSelector() as selector:
+        try:
+            selector.register(file, selectors.EVENT_READ)
+        except (OSError, ValueError):
+            return False
+    return not stat.S_ISREG(os.fstat(file).st_mode)  # kqueue accepts plain files, asyncio does not
 
 
 async def open_reader(file: int) -> LineReader:
     """Read lines from a file descriptor, which is closed with the reader."""
     reader = LineReader()
-    if _is_plain_file(file):
+    if not _is_watchable(file):
         with os.fdopen(file, "rb", buffering=0) as source:
             while data := source.read(_READ_SIZE):
                 reader.data_received(data)
@@ -188,7 +195,7 @@ async def open_reader(file: int) -> LineReader:
 async def open_writer(file: int, *, on_lost: asyncio.Event) -> FrameWriter:
     """Write to a file descriptor, which is closed with the writer; `on_lost` is set when nobody reads on."""
     writer = FrameWriter(on_lost=on_lost)
-    if _is_plain_file(file):
+    if not _is_watchable(file):
         writer._file = file
     else:
         await asyncio.get_running_loop().connect_write_pipe(
