@@ -182,11 +182,11 @@ def _collect_sessions(
     from onetake.session.store import read_file
 
     logs = []
+    code = harvest.exit_code
+    whole = code == 0 or (code is not None and code > 0 and harvest.error is None)  # it ended by itself
     for path in find_logs(world.sessions):
         try:
             log = read_file(path, live=True)
-    code = harvest.exit_code
-    whole = code == 0 or (code is not None and code > 0 and harvest.error is None)  # it ended by itself
         except UsageError as error:
             _add_error(harvest, str(error))
             continue
