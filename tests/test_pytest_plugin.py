@@ -13,10 +13,13 @@ from xml.etree import ElementTree
 import pytest
 
 from onetake import cli
-from onetake.snapshot.guards import STATIC_GUARDS
+from onetake.snapshot.guards import STATIC_GUARDS, SUITE_GUARDS
 from tests.snapshot.driving import make_suite, prompts
 
 STDOUT_ONLY = 'surfaces = ["stdout"]'
+GUARDS = len(STATIC_GUARDS) + len(SUITE_GUARDS)
+"""Guards that a full run reports."""
+RULE = "[normalize.stdout]\nmask = [{ pattern = 'pid [0-9]+', with = 'pid N' }]\n"
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +72,7 @@ def test_one_test_per_scenario_and_one_per_guard(suite: Path) -> None:
     ]
     code, out = run_pytest(suite)
     assert code == 0
-    assert f"{3 + len(STATIC_GUARDS)} passed" in out
+    assert f"{3 + GUARDS} passed" in out
 
 
 def test_a_failure_lists_every_surface_and_no_traceback(tmp_path: Path) -> None:
@@ -111,13 +114,44 @@ def test_k_x_and_lf(suite: Path) -> None:
     change(suite, "one")
     change(suite, "two")
     code, out = run_pytest(suite, "-k", "three")
-    assert code == 0 and "1 passed, 18 deselected" in out
+    assert code == 0 and f"1 passed, {2 + len(STATIC_GUARDS)} deselected" in out
     code, out = run_pytest(suite, "-x")
     assert code == 1 and "1 failed" in out and "passed" not in out
     run_pytest(suite, "-p", "cacheprovider")
     change(suite, "one", b"GOODBYE", b"HELLO")
     code, out = run_pytest(suite, "-p", "cacheprovider", "--lf")
     assert code == 1 and "1 failed, 1 passed" in out
+
+
+def test_lf_repeats_the_whole_suite_for_a_rule_that_never_matched(suite: Path) -> None:
+    """Only a full run can tell; once it is green, nothing is remembered."""
+    toml = (suite / "suite.toml").read_text()
+    (suite / "suite.toml").write_text(toml + RULE)
+    for code in (1, 1):
+        assert run_pytest(suite, "-p", "cacheprovider", "--lf")[0] == code
+    (suite / "suite.toml").write_text(toml)
+    assert run_pytest(suite, "-p", "cacheprovider", "--lf")[0] == 0
+    code, out = run_pytest(suite, "-p", "cacheprovider", "--lf")
+    assert code == 0 and "run-last-failure: no previously failed tests" in out
+
+
+def test_a_node_id_selects_a_scenario_or_a_guard(suite: Path) -> None:
+    """The ids that a run prints can be given back, with and without workers."""
+    for more in ((), ("-n", "2")):
+        code, out = run_pytest(suite, "suite.toml::two", "suite.toml::guard:overlay", *more)
+        assert code == 0 and "2 passed" in out
+
+
+def test_tests_inside_a_workspace_are_not_ours(suite: Path) -> None:
+    """A workspace is material; what stands beside the scenarios is collected as ever."""
+    for folder in (suite / "one" / "workspace", suite / "two" / "workspace" / "deep", suite):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "test_it.py").write_text("def test_it(): pass\n")
+    (suite / "two" / "workspace" / "suite.toml").write_text("[suite]\n")
+    code, out = run_pytest(suite, "--collect-only", "-q")
+    assert code == 0
+    assert [line for line in out.split("\n") if "test_it" in line] == ["test_it.py::test_it"]
+    assert f"{4 + len(STATIC_GUARDS)} tests collected" in out
 
 
 def test_junit(suite: Path) -> None:
@@ -134,7 +168,7 @@ def test_xdist_runs_scenarios_side_by_side(suite: Path) -> None:
     change(suite, "two")
     code, out = run_pytest(suite, "-n", "2")
     assert code == 1
-    assert f"1 failed, {2 + len(STATIC_GUARDS)} passed" in out
+    assert f"1 failed, {2 + GUARDS} passed" in out
     assert "GOODBYE" in out
 
 
@@ -142,7 +176,7 @@ def test_a_broken_guard_fails_its_own_test_only(suite: Path) -> None:
     (suite / "forgotten").mkdir()
     code, out = run_pytest(suite)
     assert code == 1
-    assert f"1 failed, {2 + len(STATIC_GUARDS)} passed" in out
+    assert f"1 failed, {2 + GUARDS} passed" in out
     assert "FAILED suite.toml::guard:orphan-folder" in out
     assert "the folder is no scenario of this suite" in out
 
@@ -156,17 +190,30 @@ def test_a_missing_fixture_fails_guard_and_scenario(suite: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")])
+def test_junit_has_the_suite_as_a_whole(suite: Path, workers: tuple[str, ...]) -> None:
+    """Who reads only the file sees the rule that never matched."""
+    with (suite / "suite.toml").open("a") as file:
+        file.write(RULE)
+    code, _ = run_pytest(suite, *workers, "--junitxml", "report.xml")
+    assert code == 1
+    root = ElementTree.parse(suite / "report.xml").getroot()
+    failed = [case.get("name") for case in root.iter("testcase") if case.find("failure") is not None]
+    assert failed == ["guard:unused-rule"]
+    assert len(list(root.iter("testcase"))) == 3 + GUARDS
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
 def test_a_rule_that_never_matches_makes_a_full_run_red(suite: Path, workers: tuple[str, ...]) -> None:
     with (suite / "suite.toml").open("a") as file:
-        file.write("[normalize.stdout]\nmask = [{ pattern = 'pid [0-9]+', with = 'pid N' }]\n")
+        file.write(RULE)
     code, out = run_pytest(suite, *workers)
     assert code == 1
-    assert "snapshot suites as a whole" in out
+    assert "FAILED suite.toml::guard:unused-rule" in out
     assert "[unused-rule]" in out
-    assert f"{3 + len(STATIC_GUARDS)} passed" in out
+    assert f"1 failed, {3 + GUARDS - 1} passed" in out
     code, out = run_pytest(suite, *workers, "-k", "one or two or guard")
     assert code == 0
-    assert "snapshot suites as a whole" not in out
+    assert "unused-rule" not in out
 
 
 def test_a_malformed_suite_is_a_collection_error(suite: Path) -> None:

@@ -2,7 +2,8 @@
 
 Thin on purpose: pytest loads this module in every run, with or without suites, so it imports nothing of
 onetake until a suite is collected. A failing scenario lists every surface that differs. Checks that only make
-sense for a whole suite (a rule that never matched) run once at the end, over what all workers found.
+sense for a whole suite (a rule that never matched) are made once at the end, over what all workers found, and
+reported like tests: so they are in the summary, in JUnit files and in what `--lf` remembers.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import pytest
 
 if TYPE_CHECKING:
     from onetake.snapshot.attempt import Outcome
-    from onetake.snapshot.findings import Problem
+    from onetake.snapshot.findings import Problem, Verdict
     from onetake.snapshot.pins import Pins
     from onetake.snapshot.suite import Scenario, Suite
 
@@ -49,6 +50,21 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     return collector
 
 
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Nothing inside a scenario is a test of this project: its workspace may hold some of its own."""
+    suite = collection_path.parent / SUITE_FILE
+    if not suite.is_file() or not collection_path.is_dir():
+        return None
+    import tomllib
+
+    try:
+        tables = tomllib.loads(suite.read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # an error when the file itself is collected
+        return None
+    scenarios = tables.get("scenarios")
+    return True if isinstance(scenarios, dict) and collection_path.name in scenarios else None
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
@@ -59,7 +75,8 @@ def pytest_runtest_makereport(
         import msgspec
 
         verdict = msgspec.to_builtins(item.outcome.verdict)
-        setattr(report, _VERDICT, {"suite": str(item.suite.path), "verdict": verdict})
+        where = {"suite": str(item.suite.path), "nodeid": item.parent.nodeid, "mode": item.parent.mode}
+        setattr(report, _VERDICT, {**where, "verdict": verdict})
     return report
 
 
@@ -207,32 +224,30 @@ class _SuiteWide:
     """Checks over whole suites, from the verdicts of all workers; only for suites that ran in full."""
 
     def __init__(self) -> None:
-        self._verdicts: dict[str, dict[str, Any]] = {}
-        self._problems: list[str] = []
+        self._suites: dict[str, dict[str, Any]] = {}
         self._causes: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Take the verdict off a report."""
         carried = getattr(report, _VERDICT, None)
         if carried is not None:
-            verdict = carried["verdict"]
-            self._verdicts.setdefault(carried["suite"], {})[verdict["scenario"]] = verdict
+            entry = self._suites.setdefault(carried["suite"], {**carried, "verdicts": {}})
+            entry["verdicts"][carried["verdict"]["scenario"]] = carried["verdict"]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Judge each suite that ran in full; a problem makes the run red."""
-        if not self._verdicts:
+        """Judge each suite that was replayed in full; a problem makes the run red."""
+        if not self._suites:
             return
         import msgspec
 
         from onetake.snapshot.causes import alike
         from onetake.snapshot.findings import Verdict
-        from onetake.snapshot.guards import suite_problems
         from onetake.snapshot.report import shared_cause
         from onetake.snapshot.suite import load_suite
 
-        for path, found in self._verdicts.items():
-            suite = load_suite(Path(path))
+        for path, entry in self._suites.items():
+            suite, found = load_suite(Path(path)), entry["verdicts"]
             full = found.keys() == suite.scenarios.keys()
             verdicts = [msgspec.convert(found[name], Verdict) for name in suite.scenarios if name in found]
             groups = alike(verdicts)
@@ -241,18 +256,34 @@ class _SuiteWide:
                 for group in groups
                 if len(group) > 1
             ]
-            if full:
-                self._problems += [problem.text() for problem in suite_problems(suite, verdicts)]
-        if self._problems and session.exitstatus == pytest.ExitCode.OK:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            if full and entry["mode"] == "replay":
+                _report_whole(session, suite, verdicts, entry["nodeid"])
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Show what was found: causes that several tests share, and problems of whole suites."""
+        """Show causes that several tests share."""
         if self._causes:
             terminalreporter.section("scenarios that fail for one cause", sep="=")
             for cause in self._causes:
                 terminalreporter.write_line(cause)
-        if self._problems:
-            terminalreporter.section("snapshot suites as a whole", sep="=", red=True)
-            for problem in self._problems:
-                terminalreporter.write_line(problem)
+
+
+def _report_whole(session: pytest.Session, suite: Suite, verdicts: list[Verdict], nodeid: str) -> None:
+    """Report each guard over the whole suite like a test. No item can be one: it would need all workers."""
+    from onetake.snapshot.guards import SUITE_GUARDS, suite_problems
+
+    if any(verdict.problems for verdict in verdicts):
+        return  # a run that was not carried through proves nothing about use
+    problems = suite_problems(suite, verdicts)
+    for guard in SUITE_GUARDS:
+        text = "\n".join(problem.text() for problem in problems if problem.guard == guard)
+        report = pytest.TestReport(
+            nodeid=f"{nodeid}::guard:{guard}",
+            location=(nodeid, None, f"guard:{guard}"),
+            keywords={},
+            outcome="failed" if text else "passed",
+            longrepr=text or None,
+            when="call",
+        )
+        session.config.hook.pytest_runtest_logreport(report=report)
+        if text and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from onetake.snapshot.env import recording_variables
 from onetake.snapshot.findings import Difference, Problem, Verdict
 from onetake.snapshot.judge import compare_file, is_compared, surface_of
 from onetake.snapshot.secrets import find_secrets
@@ -14,10 +13,12 @@ from onetake.snapshot.write import write_files
 
 
 def secret_problems(
-    files: Mapping[str, bytes], scenario: Scenario, suite: Suite, environ: Mapping[str, str]
+    files: Mapping[str, bytes], scenario: Scenario, environ: Mapping[str, str]
 ) -> list[Problem]:
-    """What in these files must not be written: known shapes, and the values of key-like variables."""
-    known = {**recording_variables(suite, scenario, environ), **environ}
+    """What in these files must not be written: known shapes, and the values of key-like variables.
+
+    `environ` has what a recorded agent was given from `.env`; refresh reads no such file.
+    """
     return [
         Problem(
             guard="secret",
@@ -26,7 +27,7 @@ def secret_problems(
             message=f"a secret would be written: {secret.text()}",
             remedy="keep it out of the agent's output, revoke it if it was real; nothing was written",
         )
-        for secret in find_secrets(files, known)
+        for secret in find_secrets(files, environ)
     ]
 
 
@@ -53,9 +54,7 @@ def commit(
         if is_compared(surface_of(name) or "", scenario, suite)
         or (surface_of(name) == "log" and name not in committed)
     }
-    verdict.problems += secret_problems(
-        {n: d for n, d in new.items() if d is not None}, scenario, suite, environ
-    )
+    verdict.problems += secret_problems({n: d for n, d in new.items() if d is not None}, scenario, environ)
     if not verdict.ok:
         return
     for name, data in sorted(new.items()):

@@ -22,12 +22,14 @@ from onetake.snapshot.env import (
     agent_environment,
     find_program,
     make_world,
+    prepare_workspace,
     remove_world,
     write_run_file,
 )
 from onetake.snapshot.harvest import Harvest, Leftover
 from onetake.snapshot.livelog import find_logs, in_order_of_creation
 from onetake.snapshot.process import Launch, kill_strays
+from onetake.snapshot.select import command as command_for
 from onetake.snapshot.suite import Scenario, Suite
 
 if TYPE_CHECKING:
@@ -58,6 +60,7 @@ async def execute(
     _require_fixture(suite, scenario, mode, directory, fixtures, override)
     world = make_world(suite, scenario)
     try:
+        await prepare_workspace(scenario, world.cwd)
         environment = agent_environment(suite, scenario, world, mode, environ)
         command = agent_command(suite, config, environment["PATH"])
         write_run_file(suite, world, mode, fixtures=fixtures, override=override)
@@ -125,7 +128,7 @@ def _require_fixture(
     remedy = "refresh" if authored else "record"
     raise UsageError(
         f"{directory / fixture_name(0)}: the fixture is missing; make it with "
-        f"`onetake {remedy} {os.path.relpath(suite.path)} -k {scenario.name}`"
+        f"`{command_for(remedy, suite, scenario.name)}`"
     )
 
 

@@ -87,6 +87,9 @@ STATIC_GUARDS = (
 )
 """What `static_problems` may report; pytest has one test for each."""
 
+SUITE_GUARDS = ("unused-rule", "unused-pin")
+"""What `suite_problems` may report of suites with scenarios."""
+
 
 def suite_problems(suite: Suite, verdicts: Sequence[Verdict]) -> list[Problem]:
     """Checks that need a full run of the suite: what no scenario made use of.

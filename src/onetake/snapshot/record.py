@@ -16,6 +16,7 @@ from pathlib import Path
 
 from onetake.fixture.gaps import keep_gaps
 from onetake.snapshot.commit import commit, secret_problems
+from onetake.snapshot.env import recording_variables
 from onetake.snapshot.findings import Advice, Difference, Problem, Verdict
 from onetake.snapshot.harvest import Harvest
 from onetake.snapshot.judge import (
@@ -51,6 +52,7 @@ async def record_scenario(
     """
     environ = os.environ if environ is None else environ
     refuse_in_ci("record", environ)
+    environ = {**recording_variables(suite, scenario, environ), **environ}
     if not scenario.recorded:
         return Verdict(scenario=scenario.name, problems=[_authored(scenario, suite)])
     recording = _Recording(run_once, scenario, suite, pins or load_pins(suite), environ)
@@ -88,7 +90,7 @@ class _Recording:
         model_input = {name: data for name, data in plain.files.items() if session_index(name) is not None}
         if not model_input:
             self.verdict.problems.append(_no_log(self._scenario))
-        self.verdict.problems += secret_problems(plain.files, self._scenario, self._suite, self._environ)
+        self.verdict.problems += secret_problems(plain.files, self._scenario, self._environ)
         return model_input
 
     async def verified(self, model_input: Mapping[str, bytes], folder: Path) -> dict[str, bytes]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +118,8 @@ class Scenario(msgspec.Struct, frozen=True):
     dir: Path
     settings: ScenarioSettings
     script: Script
+    prepare: Callable[[Path], object] | None = None
+    """Called with the workspace of each run, after it was copied; only suites in Python have one."""
 
     @property
     def steps(self) -> list[Step]:
@@ -138,6 +140,8 @@ class Suite(msgspec.Struct, frozen=True):
     dir: Path
     settings: Settings
     scenarios: dict[str, Scenario]
+    in_code: bool = False
+    """Whether it is built in Python (`api.py`), so that there is no suite.toml; `path` is then its folder."""
 
     def surfaces(self, scenario: Scenario) -> list[str]:
         """The surfaces that this scenario compares, in the suite's order."""
@@ -210,10 +214,7 @@ def load_suite(path: Path) -> Suite:
     directory = path.parent
     scenarios = {}
     for name, table in settings.scenarios.items():
-        if not NAME_PATTERN.fullmatch(name):
-            raise UsageError(
-                f"{path}: [scenarios.{name}]: a scenario is named with letters, digits, `.`, `_` and `-`"
-            )
+        require_name(path, name)
         folder = directory / name
         if not folder.is_dir():
             raise UsageError(f"{path}: [scenarios.{name}]: the folder {folder} does not exist")
@@ -221,6 +222,14 @@ def load_suite(path: Path) -> Suite:
         driver_class(settings.suite.driver).check(script, str(folder / SCRIPT_FILE))
         scenarios[name] = Scenario(name, folder, table, script)
     return Suite(path, directory, settings, scenarios)
+
+
+def require_name(path: Path, name: str) -> None:
+    """Raise `UsageError` for what a scenario cannot be called."""
+    if not NAME_PATTERN.fullmatch(name):
+        raise UsageError(
+            f"{path}: [scenarios.{name}]: a scenario is named with letters, digits, `.`, `_` and `-`"
+        )
 
 
 def _decode_settings(path: Path) -> Settings:
@@ -232,6 +241,11 @@ def _decode_settings(path: Path) -> Settings:
         tables = tomllib.loads(raw.decode("utf-8"))
     except ValueError as error:
         raise UsageError(f"{path}: {error}") from error
+    return settings_from(tables, path)
+
+
+def settings_from(tables: Mapping[str, Any], path: Path) -> Settings:
+    """The settings that the tables of a suite.toml mean. Raises `UsageError` that names path and place."""
     try:
         settings = msgspec.convert(tables, Settings)
     except msgspec.ValidationError as error:
@@ -240,7 +254,7 @@ def _decode_settings(path: Path) -> Settings:
     return settings
 
 
-def _faulty_scenario(tables: dict[str, Any]) -> str | None:
+def _faulty_scenario(tables: Mapping[str, Any]) -> str | None:
     """The fault of the first scenario that has one, with its name (which msgspec's own path lacks)."""
     scenarios = tables.get("scenarios")
     for name, table in scenarios.items() if isinstance(scenarios, dict) else ():

@@ -1,0 +1,211 @@
+"""Snapshot suites in Python, for tables that need code: a loop over scenarios, a workspace that is computed.
+
+A suite here is either loaded from its suite.toml, or built from the same tables with scenarios added one by
+one; fixtures and expected files lie in the same places either way. A run gives the `Outcome` that the
+commands have, and `Outcome.check()` turns a red one into an assertion with the whole text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from onetake.errors import UsageError
+from onetake.snapshot import suite as data
+from onetake.snapshot.attempt import Outcome, replay_scenario, write_scenario
+from onetake.snapshot.mode import mode_from, parse_mode, refuse_in_ci
+from onetake.snapshot.script import script_from
+
+Hook = Callable[[Path], object]
+"""Changes the workspace of a run, after it was copied. May be async. It runs anew for each run."""
+
+_T = TypeVar("_T")
+
+
+class Suite:
+    """A suite whose scenarios are run from Python."""
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        agent: Mapping[str, Any],
+        suite: Mapping[str, Any] | None = None,
+        normalize: Mapping[str, Any] | None = None,
+    ) -> None:
+        """A suite without a suite.toml: the arguments are its tables, `add` names its scenarios.
+
+        `directory` holds a folder per scenario; paths in the tables are relative to it. Raises `UsageError`
+        when a table is not understood, and when there is a suite.toml, which would be a second truth.
+        """
+        path = Path(directory).resolve()
+        if (path / data.SUITE_FILE).exists():
+            raise UsageError(f"{path / data.SUITE_FILE} exists: use Suite.load, or remove it")
+        tables = {"agent": agent, "suite": suite or {}, "normalize": normalize or {}}
+        self._suite = data.Suite(path, path, data.settings_from(tables, path), {}, in_code=True)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Suite:
+        """The suite of a suite.toml, or of the folder that holds one. Raises `UsageError`."""
+        loaded = cls.__new__(cls)
+        loaded._suite = data.load_suite(Path(path))
+        return loaded
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the scenarios, in order."""
+        return list(self._suite.scenarios)
+
+    @property
+    def directory(self) -> Path:
+        """The folder that holds the scenarios' folders."""
+        return self._suite.dir
+
+    def add(
+        self,
+        name: str,
+        steps: Iterable[Mapping[str, Any]],
+        *,
+        permission_answers: Iterable[Mapping[str, Any]] = (),
+        prepare_workspace: Hook | None = None,
+        **settings: Any,
+    ) -> None:
+        """Add a scenario: `steps` as in `input.json`, `settings` as in a [scenarios.NAME] table.
+
+        Its folder is made by the first record or refresh. Raises `UsageError` for what is not understood, and
+        for a suite that was loaded: there suite.toml names the scenarios.
+        """
+        suite = self._suite
+        place = f"{suite.path}: [scenarios.{name}]"
+        if not suite.in_code:
+            raise UsageError(f"{place}: the scenarios of a loaded suite are named in {suite.path.name}")
+        if name in suite.scenarios:
+            raise UsageError(f"{place}: there is a scenario of this name already")
+        data.require_name(suite.path, name)
+        value = {"steps": list(steps), "permissionAnswers": list(permission_answers)}
+        try:
+            table = msgspec.convert(settings, data.ScenarioSettings)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"{place}: {error}") from error
+        script = script_from(value, place)
+        suite.scenarios[name] = data.Scenario(name, suite.dir / name, table, script, prepare_workspace)
+
+    def prepare(self, name: str, prepare_workspace: Hook) -> None:
+        """Give a scenario, loaded or added, the hook that prepares its workspace. Raises `UsageError`."""
+        scenario = self._scenario(name)
+        self._suite.scenarios[name] = msgspec.structs.replace(scenario, prepare=prepare_workspace)
+
+    def run(self, name: str, mode: str | None = None, *, dry_run: bool = False) -> Outcome:
+        """Run one scenario; `run_async` for code in an event loop."""
+        return _outside_a_loop(lambda: self.run_async(name, mode, dry_run=dry_run))
+
+    async def run_async(self, name: str, mode: str | None = None, *, dry_run: bool = False) -> Outcome:
+        """Run one scenario in a mode (default: what `ONETAKE_SNAPSHOT` says, else replay).
+
+        What is wrong with the scenario, its files or its run is in the outcome. Record and refresh write, one
+        scenario at a time, pins first. Raises `UsageError` for an unknown name or mode, and for a writing
+        mode with CI set or under pytest-xdist.
+        """
+        from onetake.snapshot.pins import load_pins
+        from onetake.snapshot.static import static_problems
+        from onetake.snapshot.write import recover
+
+        suite, scenario = self._suite, self._scenario(name)
+        mode = _mode(mode)
+        if mode != "replay":
+            scenario.dir.mkdir(parents=True, exist_ok=True)
+        elif not scenario.dir.is_dir():
+            return _without_folder(suite, scenario)
+        recover(scenario.dir)
+        if mode != "replay":
+            return await write_scenario(suite, scenario, mode, dry_run=dry_run)
+        return await replay_scenario(suite, scenario, load_pins(suite), static_problems(suite, [scenario]))
+
+    def run_all(self, mode: str | None = None, *, jobs: int = 1, dry_run: bool = False) -> Outcomes:
+        """Run every scenario; `run_all_async` for code in an event loop."""
+        return _outside_a_loop(lambda: self.run_all_async(mode, jobs=jobs, dry_run=dry_run))
+
+    async def run_all_async(
+        self, mode: str | None = None, *, jobs: int = 1, dry_run: bool = False
+    ) -> Outcomes:
+        """Run every scenario, `jobs` at a time in replay, as the commands do.
+
+        A replay also checks the suite as a whole: static guards, and rules and pins that nothing made use of.
+        Raises `UsageError` as `run_async` does, and when there is no scenario.
+        """
+        from onetake.snapshot.run import run_all, select
+
+        mode = _mode(mode)
+        selections = select([self._suite], None)
+        for scenario in self._suite.scenarios.values():
+            if mode != "replay":
+                scenario.dir.mkdir(parents=True, exist_ok=True)
+            elif not scenario.dir.is_dir():
+                return Outcomes([_without_folder(self._suite, scenario)])
+        return Outcomes(
+            await run_all(selections, mode, jobs=jobs, dry_run=dry_run, on_outcome=lambda outcome: None)
+        )
+
+    def _scenario(self, name: str) -> data.Scenario:
+        try:
+            return self._suite.scenarios[name]
+        except KeyError:
+            known = ", ".join(self._suite.scenarios) or "none"
+            raise UsageError(f"{self._suite.path}: there is no scenario {name!r}; known: {known}") from None
+
+
+class Outcomes(list[Outcome]):
+    """The outcomes of a whole suite, in its order; what concerns the suite as a whole comes last."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is red."""
+        return all(outcome.verdict.ok for outcome in self)
+
+    def check(self) -> None:
+        """Raise an AssertionError with everything that is red."""
+        red = [
+            f"{outcome.name or 'the suite as a whole'}:\n{outcome.text}" for outcome in self if not outcome.ok
+        ]
+        if red:
+            raise AssertionError("\n\n".join(red))
+
+
+def _mode(mode: str | None) -> str:
+    if mode is None:
+        mode = mode_from(os.environ)
+    else:
+        refuse_in_ci(parse_mode(mode, origin="mode"), os.environ)
+    if mode != "replay" and "PYTEST_XDIST_WORKER" in os.environ:
+        raise UsageError(f"{mode} writes files one scenario at a time: run it without -n")
+    return mode
+
+
+def _without_folder(suite: data.Suite, scenario: data.Scenario) -> Outcome:
+    from onetake.snapshot.findings import Problem, Verdict
+    from onetake.snapshot.select import command
+
+    write = command("record" if scenario.recorded else "refresh", suite, scenario.name)
+    problem = Problem(
+        guard="missing-file",
+        scenario=scenario.name,
+        message=f"the folder {scenario.dir} does not exist",
+        remedy=f"write it with `{write}`",
+        exit_code=2,
+    )
+    return Outcome(
+        suite=suite, name=scenario.name, verdict=Verdict(scenario=scenario.name, problems=[problem])
+    )
+
+
+def _outside_a_loop(work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work())
+    raise UsageError("an event loop is running: await the method whose name ends in `_async`")
