@@ -12,15 +12,18 @@ from typing import Any
 
 import pytest
 
+from onetake import snapshot
 from onetake.errors import UsageError
+from onetake.snapshot.attempt import UNRUNNABLE
 from onetake.snapshot.findings import Problem
-from onetake.snapshot.guards import GUARDS, static_problems, suite_problems
+from onetake.snapshot.guards import GUARDS, STATIC_GUARDS, static_problems, suite_problems
 from onetake.snapshot.harvest import Harvest, Leftover
-from onetake.snapshot.judge import harvest_problems
+from onetake.snapshot.judge import VIOLATION_GUARDS, harvest_problems
 from onetake.snapshot.mode import mode_from, refuse_in_ci
 from onetake.snapshot.record import record_scenario
 from onetake.snapshot.run import select
-from tests.snapshot.lab import Lab, failures, red
+from onetake.snapshot.static import FAULT_GUARDS
+from tests.snapshot.lab import OPENING, Lab, failures, red
 
 Case = Callable[[Lab], str]
 CASES: dict[str, list[Case]] = {}
@@ -38,7 +41,9 @@ def case(guard: str) -> Callable[[Case], Case]:
 
 def static(lab: Lab) -> str:
     """The report of the static guards."""
-    return "\n".join(problem.text() for problem in static_problems(lab.suite))
+    problems = static_problems(lab.suite)
+    assert {problem.guard for problem in problems} <= set(STATIC_GUARDS)
+    return "\n".join(problem.text() for problem in problems)
 
 
 def of_harvest(lab: Lab, **facts: Any) -> str:
@@ -137,7 +142,25 @@ for _name in (
 case("unreadable")(_with("hello/session.jsonl", "no json\n"))
 case("unreadable")(_with("hello/stdout.expected.jsonl", "no json\n"))
 case("unreadable")(_with("hello/tool-schemas.expected.json", "[{]"))
-case("unreadable")(_with("fails/replay.override.json", '[{"kind": "shrug"}]'))
+case("override")(_with("fails/replay.override.json", "no json"))
+case("override")(_with("fails/replay.override.json", '[{"kind": "shrug"}]'))
+
+
+@case("override")
+def _patch_beyond_the_script(lab: Lab) -> str:
+    entry = {"kind": "throw", "chunks": [], "message": "down", "code": "X"}
+    (lab.snapshots / "fails/replay.override.json").write_text(
+        json.dumps({"patches": [{"at": 9, "entry": entry}]})
+    )
+    assert red(lab.replay("fails")) == {"fails": {"override"}}, "no agent is started"
+    return static(lab)
+
+
+@case("override")
+def _patch_twice(lab: Lab) -> str:
+    patch = {"at": 0, "entry": {"kind": "hang"}}
+    (lab.snapshots / "fails/replay.override.json").write_text(json.dumps({"patches": [patch, patch]}))
+    return static(lab)
 
 
 @case("unreadable")
@@ -376,6 +399,55 @@ def _violation(kind: str) -> Case:
 
 for _kind in ("extra-call", "unbound-session", "unknown-token", "no-match"):
     case(_kind)(_violation(_kind))
+
+
+def steps(lab: Lab, *steps: dict[str, Any]) -> set[str]:
+    """What is red when the script of `hello` is another one; a refresh is refused, and leaves every byte."""
+    (lab.snapshots / "hello/input.json").write_text(json.dumps({"steps": [*OPENING, *steps]}))
+    before = lab.files()
+    refused = lab.refresh("hello")
+    assert lab.changed_since(before) == set() and red(refused)
+    return red(lab.replay("hello"))["hello"]
+
+
+HELLO, AGAIN = {"op": "prompt", "text": "Say hello."}, {"op": "prompt", "text": "And again."}
+
+
+@case("extra-call")
+def _prompt_too_many(lab: Lab) -> str:
+    assert "extra-call" in steps(lab, HELLO, AGAIN, AGAIN)
+    return failures(lab.replay("hello"))
+
+
+@case("extra-call")
+def _prompt_too_many_where_an_error_is_expected(lab: Lab) -> str:
+    assert "extra-call" in steps(lab, HELLO, AGAIN, {"op": "promptExpectError", "text": "More."})
+    text = failures(lab.replay("hello"))
+    assert "session 0, call 3" in text and "nearest recorded" in text
+    return text
+
+
+@case("leftover")
+def _prompt_too_few(lab: Lab) -> str:
+    assert "leftover" in steps(lab, HELLO)
+    return failures(lab.replay("hello"))
+
+
+@case("unbound-session")
+def _session_that_was_not_recorded(lab: Lab) -> str:
+    assert "unbound-session" in steps(lab, HELLO, AGAIN, {"op": "newSession"}, HELLO)
+    return failures(lab.replay("hello"))
+
+
+@case("unknown-token")
+def _answer_with_a_value_that_this_run_does_not_have(lab: Lab) -> str:
+    rules = '[normalize]\nmint = [{ pattern = "commit ([0-9a-f]+)", as = "commit" }]\n'
+    lab.edit("snapshots/suite.toml", "[scenarios.hello]", f"{rules}\n[scenarios.hello]")
+    lab.edit("snapshots/hello/session.jsonl", "Hello again!", "Hello {{commit:1}}!")
+    assert static(lab) == "", "the rule might give it a value"
+    return failures(lab.replay("hello"))
+
+
 case("violation")(_violation("something new"))
 case("leftover")(lambda lab: of_harvest(lab, leftovers=[Leftover(0, "session.jsonl", 2, 1)]))
 
@@ -417,18 +489,73 @@ def _nothing_to_record(lab: Lab) -> str:
     return failures(lab.record("hello"))
 
 
+@case("unstable")
+def _live_run_that_its_replay_does_not_repeat(lab: Lab) -> str:
+    lab.break_agent("different_live")
+    return failures(lab.record("hello"))
+
+
+@case("unstable")
+def _replays_that_disagree(lab: Lab) -> str:
+    lab.break_agent("second_replay")
+    return failures(lab.record("hello"))
+
+
 @case("chunks-changed")
 def _agent_that_logs_something_else(lab: Lab) -> str:
     lab.break_agent("changed_chunks")
     return failures(lab.refresh("hello"))
 
 
+def reported() -> set[str]:
+    """The ids of the problems that our modules can report."""
+    found = set(FAULT_GUARDS.values()) | VIOLATION_GUARDS | {str(fault) for fault in UNRUNNABLE}
+    for path in Path(snapshot.__file__).parent.glob("*.py"):
+        text = path.read_text()
+        found |= set(
+            re.findall(r'(?:guard=|report\.add\(|_problem\(|_broken\(scenario,)\s*"([a-z-]+)"', text)
+        )
+        found |= set(re.findall(r'guard(?:, message)? = "([a-z-]+)"', text))
+    return found
+
+
 def test_every_guard_has_a_case_that_breaks_it() -> None:
     """A requirement without a test is a wish; a test for no requirement is a leftover."""
     assert set(CASES) == set(GUARDS)
     assert all(
-        re.fullmatch(r"[a-z]+(-[a-z]+)*", guard) and text.endswith(".") for guard, text in GUARDS.items()
+        re.fullmatch(r"[a-z]+(-[a-z]+)*", name) and guard.requires.endswith(".")
+        for name, guard in GUARDS.items()
     )
+    assert {guard.section for guard in GUARDS.values()} == {6, 7, 8, 9}
+
+
+def test_every_problem_that_is_reported_is_registered() -> None:
+    """An id that nobody registered has no test that it goes red."""
+    assert reported() <= set(GUARDS)
+    # These are spelt in a way of their own: raised as errors, or put together.
+    assert set(GUARDS) - reported() <= {"mode", "ci", "unstable", "violation", "overlay"}
+
+
+def test_a_static_guard_is_what_check_can_report() -> None:
+    """And nothing else (`static` sees to that): pytest shows one test for each."""
+    assert set(FAULT_GUARDS.values()) <= set(STATIC_GUARDS)
+    assert not VIOLATION_GUARDS - {"unknown-token"} & set(STATIC_GUARDS)
+
+
+def test_guards_of_a_surface_that_is_not_compared_are_quiet(lab: Lab) -> None:
+    """A suite that compares stdout alone says nothing about logs, requests and pins."""
+    lab.edit("snapshots/suite.toml", '["requests", "stdout", "log"]', '["stdout"]')
+    lab.edit("snapshots/hello/session.jsonl", '"createdAt":0', '"createdAt":17')
+    lab.edit("snapshots/hello/session.jsonl", "{{msg:0.1}}", "3e25dc34-48e0-4738-8401-1a8d181d37e5")
+    lab.edit("snapshots/tools/session.jsonl", "{{system:hello}}", "{{system:nobody}}")
+    for path in [
+        *lab.snapshots.glob("*/requests.expected.jsonl"),
+        *lab.snapshots.glob("hello/*-*.expected.*"),
+    ]:
+        path.unlink()
+    assert static(lab) == ""
+    lab.edit("agent.yml", "careful", "cautious")
+    assert red(lab.replay()) == {}
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ class Outcome(msgspec.Struct, kw_only=True):
 
 STDERR_LINES = 10
 """How much of the agent's stderr a failure shows, in lines."""
-UNRUNNABLE = frozenset({"missing-file", "unreadable", "overlay", "plugin"})
+UNRUNNABLE = frozenset({"missing-file", "unreadable", "override", "overlay", "plugin"})
 """Static guards that say that a run would not be a replay of what is committed."""
 
 

@@ -100,10 +100,10 @@ class _Recording:
         first, joined = await self._run("replay", folder)
         assert self._live is not None
         if self.verdict.ok:
-            self._agree(self._live, joined, "the live run (-) and its replay (+) disagree")
+            self._agree(self._live, joined, "the live run (-) and its replay (+) disagree [unstable]")
         if self.verdict.ok:
             second, _ = await self._run("replay", folder)
-            self._agree(first, second, "two replays of this recording disagree")
+            self._agree(first, second, "two replays of this recording disagree [unstable]")
         return {
             name: keep_gaps(model_input[name], data) if name in model_input else data
             for name, data in first.files.items()

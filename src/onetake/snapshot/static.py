@@ -166,7 +166,7 @@ def _scenario_problems(scenario: Scenario, suite: Suite, pins: Pins) -> list[Pro
     fixtures = {name: data for name, data in files.items() if session_index(name) is not None}
     if "log" in suite.surfaces(scenario):
         report.attempt(session_file(0), lambda: _fixtures(report, suite, fixtures))
-    report.attempt(OVERRIDE_FILE, lambda: _derivable(report, scenario, fixtures))
+    _derivable(report, scenario, fixtures)
     for name, data in files.items():
         if is_compared(surface_of(name) or "", scenario, suite):
             report.attempt(name, lambda name=name, data=data: _layout(report, name, data))  # type: ignore[misc]
@@ -185,7 +185,8 @@ def _missing(
     for name in needed:
         if name not in files:
             report.add("missing-file", name, "the file is not committed", f"write it with `{write}`")
-    if scenario.settings.pins_header and not any(sidecar_of(name) for name in files):
+    pins_compared = scenario.settings.pins_header and is_compared("pins", scenario, suite)
+    if pins_compared and not any(sidecar_of(name) for name in files):
         if elsewhere := _pinned_elsewhere(files, pins):
             message = f"the scenario is a pin without a text of its own: {', '.join(elsewhere)} holds them"
             remedy = f"take pins_header away from [scenarios.{scenario.name}]"
@@ -246,7 +247,11 @@ def _derivable(report: _Reporter, scenario: Scenario, fixtures: dict[str, bytes]
     override: Override | None = None
     path = scenario.dir / OVERRIDE_FILE
     if scenario.settings.overridden and path.is_file():
-        override = parse_override(path.read_bytes(), OVERRIDE_FILE)
+        try:
+            override = parse_override(path.read_bytes(), OVERRIDE_FILE)
+        except UsageError as error:
+            report.add("override", OVERRIDE_FILE, str(error))
+            return
     for name, data in fixtures.items():
         try:
             log = read_log(data, name)
@@ -254,8 +259,11 @@ def _derivable(report: _Reporter, scenario: Scenario, fixtures: dict[str, bytes]
             report.add("unreadable", name, str(error))
             continue
         script = derive_replay_script(own_events(log.header, log.events))
-        if override is not None and session_index(name) == 0:
-            script = override.apply(script)
+        try:
+            script = override.apply(script) if override is not None and session_index(name) == 0 else script
+        except UsageError as error:
+            report.add("override", OVERRIDE_FILE, str(error))
+            continue
         try:
             require_derivable(script, name)
         except UsageError as error:
