@@ -22,6 +22,8 @@ CONTEXT = 30
 """Longest stable text that a pattern takes from the left of a value, in characters."""
 RIGHT = 12
 """The same from the right, where the left says nothing."""
+SHORT = 3
+"""A left side of so few letters (`at`, `in`) takes one word more."""
 
 _MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 _DAY = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
@@ -68,6 +70,8 @@ SHAPES = (
 _COMPILED = [re.compile(rf"(?<![A-Za-z0-9])(?:{shape.pattern})(?![A-Za-z0-9])") for shape in SHAPES]
 _UNITS = re.compile(r"[0-9.]+( ?)([a-zµ]+)")
 _PIECE = re.compile(r"\{\{[^{}\s]*\}\}|[A-Za-z0-9_-]+|.", re.DOTALL)
+_WORD = re.compile("[A-Za-z0-9_-]+")
+_PLACEHOLDERS = re.compile(r"\b(?:VALUE|N|UUID|TIME|DATE|DURATION|ADDRESS)\b")
 _WORDY = re.compile("[A-Za-z0-9_]")
 _HEAD = re.compile("[_-]$|[A-Za-z]{3,}$")
 _TAIL = re.compile("[_-]|[A-Za-z]{2,}$")
@@ -105,9 +109,9 @@ def find_varying(texts: Sequence[str]) -> Varying | None:
     body = _body(values, chosen.shape)
     if body is None:
         return None
-    left = _left(first[: chosen.start], [piece.before for piece in alike])
-    right = _right(first[chosen.end :], [piece.behind for piece in alike])
-    return _cover(first, chosen, values, body, left, right)
+    before = [first[: chosen.start], *(piece.before for piece in alike)]
+    behind = [first[chosen.end :], *(piece.behind for piece in alike)]
+    return _cover(before, behind, values, body, chosen.shape)
 
 
 def same_lines(one: str, other: str) -> bool:
@@ -193,7 +197,7 @@ def _body(values: Sequence[str], shape: Shape | None) -> str | None:
             return f"[0-9]+{point}{units.pop()}"
         lower = all(value == value.lower() for value in values)
         return shape.pattern.replace("a-fA-F", "a-f") if shape.kind == "id" and lower else shape.pattern
-    if not all(values):
+    if not all(map(_WORD.fullmatch, values)):
         return None
     if all(value.isascii() and value.isdigit() for value in values):
         return "[0-9]+"
@@ -244,8 +248,14 @@ def _left(before: str, others: Sequence[str]) -> str:
     stable = line[len(line) - size :]
     if size < len(line) and _WORDY.match(line[len(line) - size - 1]):
         stable = re.sub("^[A-Za-z0-9_]+", "", stable)  # half a word
-    match = re.search(r"(?:[^\s0-9]+[ \t]+)?[^\s0-9]*$", stable)
-    return match[0] if match else ""
+    stable = _PLACEHOLDERS.split(stable)[-1]  # of a mask that was found before
+    found = ""
+    for words in (1, 2):
+        match = re.search(rf"(?:[^\s0-9]+[ \t]+){{0,{words}}}[^\s0-9]*$", stable)
+        found = match[0] if match else ""
+        if len(re.findall("[A-Za-z]", found)) > SHORT:
+            break
+    return found
 
 
 def _right(behind: str, others: Sequence[str]) -> str:
@@ -254,21 +264,23 @@ def _right(behind: str, others: Sequence[str]) -> str:
     return match[0] if match and all(other.startswith(match[0]) for other in others) else ""
 
 
-def _cover(text: str, piece: _Piece, values: tuple[str, ...], body: str, left: str, right: str) -> Varying:
+def _cover(
+    befores: Sequence[str], behinds: Sequence[str], values: tuple[str, ...], body: str, shape: Shape | None
+) -> Varying:
     """The rules for a value between stable texts: as much of these as it takes to be narrow."""
-    shape = piece.shape
+    left, right = _left(befores[0], befores[1:]), _right(behinds[0], behinds[1:])
     before = after = ""
+    edge = r"\b" if all(_WORDY.match(value[-1]) for value in values) else "(?![A-Za-z0-9_-])"
     if shape is not None and shape.alone:
-        left, right, after = "", "", r"\b" if _WORDY.match(values[0][-1]) else ""
+        left, right, after = "", "", edge
     elif not _WORDY.match(right) and _WORDY.search(left):
-        right, after = "", r"\b"
+        right, after = "", edge
     elif not _WORDY.search(left):
-        begin, end = piece.start - len(left), piece.end + len(right)
-        after = "$" if text[end : end + 1] in ("", "\n") else "" if right else r"\b"
-        if begin == 0 or text[begin - 1] == "\n":
+        after = "" if right else edge
+        if all(behind[len(right) :][:1] in ("", "\n") for behind in behinds):
+            before, after = "(?m)", "$"
+        if all(text[: len(text) - len(left)][-1:] in ("", "\n") for text in befores):
             before = "(?m)^"
-        elif after == "$":
-            before = "(?m)"
     word = shape.word if shape is not None else "N" if body == "[0-9]+" else "VALUE"
     if word == "N" and (unit := _UNITS.fullmatch(values[0])):
         word += unit[1] + unit[2]
