@@ -32,7 +32,6 @@ line is written, every log is closed and durable.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -227,11 +226,14 @@ async def _run(
     waits = [work, asyncio.ensure_future(stop.asked()), asyncio.ensure_future(failed.wait())]
     await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     complete = work.done() and not failed.is_set()
+    fault: BaseException | None = None
     try:
         await ctx.close_session(agent.id, {"kind": "user"} if stop.code is not None else None)
-        await _end(waits)
     except Exception as error:
-        reason = {"kind": "error", "error": {"message": str(error), "code": INTERNAL}}
+        fault = error
+    fault = await _end(waits) or fault
+    if fault is not None:
+        reason = {"kind": "error", "error": {"message": str(fault), "code": INTERNAL}}
     else:
         reason = {"kind": "completed"} if complete else events.ended or {"kind": "aborted"}
     return result_line(agent.id, events, reason, stop.code)
@@ -242,10 +244,10 @@ async def _work(ctx: AppContext, answer: asyncio.Future[dict[str, Any]]) -> None
     await ctx.settled()
 
 
-async def _end(tasks: list[asyncio.Task[Any]]) -> None:
-    """Cancel what still waits; raises what was raised."""
+async def _end(tasks: list[asyncio.Task[Any]]) -> BaseException | None:
+    """Cancel what still waits; what was raised first, if anything was."""
     for task in tasks:
         task.cancel()
-    for task in tasks:
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
+    await asyncio.wait(tasks)
+    raised = [task.exception() for task in tasks if not task.cancelled()]
+    return next((error for error in raised if error is not None), None)
