@@ -124,7 +124,7 @@ def test_a_suite_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
     assert sorted(problem.guard for problem in check_paths([tmp_path])) == ["unreadable", "unscrubbed-header"]
 
 
-def test_git_ignored_paths_are_left_out(tmp_path: Path) -> None:
+def test_git_ignored_paths_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not tracked yet is not."""
     git(tmp_path, "init", "-q")
     (tmp_path / ".gitignore").write_text("ignored/\n")
@@ -136,6 +136,46 @@ def test_git_ignored_paths_are_left_out(tmp_path: Path) -> None:
     names = {file.name for file in repository_files(tmp_path)}
     assert names == {".gitignore", "b.jsonl", "c.jsonl"}
     assert {file.name for file in repository_files(tmp_path / "new")} == {"c.jsonl"}
+    monkeypatch.setenv("GIT_DIR", ".git")  # as in a hook
+    assert {file.name for file in repository_files(tmp_path / "tracked")} == {"b.jsonl"}
+
+
+def test_a_file_of_a_suite_that_git_ignores_is_not_committed(lab: Lab) -> None:
+    """It is there on this machine only: a replay elsewhere would lack a fixture, or a file to work on."""
+    git(lab.folder, "init", "-q")
+    (lab.folder / ".gitignore").write_text("session.jsonl\n*.log\n")
+    seed = lab.snapshots / "tools/workspace"
+    seed.mkdir()
+    for name in ("kept.log", "lost.log", "new.txt"):
+        (seed / name).write_text("x")
+    git(lab.folder, "add", "-f", "snapshots/tools/workspace/kept.log", "snapshots/hello/session.jsonl")
+    problems = check_paths([lab.folder])
+    assert {problem.guard for problem in problems} == {"missing-file"}
+    files = {str(Path(str(problem.file)).relative_to(lab.snapshots)) for problem in problems}
+    assert files == {
+        *(f"{name}/session.jsonl" for name in ("echo", "fails", "opened", "tools")),
+        "tools/workspace/lost.log",
+    }
+    assert "git add -f" in problems[0].remedy
+    (lab.folder / ".gitignore").write_text("snapshots\n")
+    assert check_paths([lab.snapshots / "suite.toml"]) == [], "a suite that is ignored as a whole was meant"
+
+
+def test_a_repository_without_any_suite(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of another tool, say: its logs are found by what they are, git-ignored and excluded ones are not."""
+    git(tmp_path, "init", "-q")
+    (tmp_path / ".gitignore").write_text("build/\n")
+    (tmp_path / "pyproject.toml").write_text('[tool.onetake]\nexclude = ["vendor/**", "*.live.jsonl"]\n')
+    names = ("build/a.jsonl", "vendor/x/b.jsonl", "data/c.live.jsonl", "data/d.jsonl", "logs/e.jsonl")
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(LOG if name == names[-1] else BROKEN)
+    (tmp_path / "suite.toml").write_text("[project]\n")  # somebody else's
+    (tmp_path / "data/headless.jsonl").write_bytes(LOG.rstrip(b"\n"))
+    code, out = check(capsys, tmp_path)
+    assert code == 2 and "check: 0 suites, 3 session logs: 2 problems" in out
+    assert "data/d.jsonl: line 1: createdAt is 7" in out and "data/headless.jsonl: ends with" in out
+    assert not any(name in out for name in names[:3])
 
 
 def test_without_git_folders_of_tools_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,12 +21,13 @@ from onetake.snapshot.findings import Problem
 from onetake.snapshot.pins import session_index
 from onetake.snapshot.secrets import find_secrets
 from onetake.snapshot.static import FAULT_GUARDS, static_problems
-from onetake.snapshot.suite import SUITE_FILE, is_suite, load_suite
+from onetake.snapshot.suite import SUITE_FILE, Suite, is_suite, load_suite
 from onetake.snapshot.write import PENDING, recover
 
 _HEAD = 65536
 """Bytes within which a session header has to end."""
 _SKIPPED = frozenset({".git", ".hg", "node_modules", "__pycache__", ".venv", "venv", ".onetake", PENDING})
+_GIT_VARIABLES = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"})
 
 
 class Finding(list[Problem]):
@@ -125,8 +126,10 @@ def is_session_log(path: Path) -> bool:
 def _git_files(path: Path) -> list[Path] | None:
     """What git tracks or would track under a path; None outside a work tree or without git."""
     command = ["git", "-C", str(path), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    # In a git hook these name the repository relative to its root, and that is not where we look from.
+    environ = {name: value for name, value in os.environ.items() if name not in _GIT_VARIABLES}
     try:
-        listed = subprocess.run(command, capture_output=True, check=False)
+        listed = subprocess.run(command, capture_output=True, check=False, env=environ)
     except OSError:
         return None
     if listed.returncode != 0:
@@ -174,10 +177,30 @@ def _check_suite(file: Path) -> list[Problem]:
         suite = load_suite(file)
         for scenario in suite.scenarios.values():
             recover(scenario.dir)
-        problems = static_problems(suite)
+        problems = [*static_problems(suite), *_ignored(suite)]
     except UsageError as error:
         return [Problem(guard="unreadable", file=str(file), message=str(error), exit_code=2)]
     return [_placed(problem, file.parent) for problem in problems]
+
+
+def _ignored(suite: Suite) -> Iterator[Problem]:
+    """Files of scenarios that git ignores: they are there here, and nowhere else."""
+    listed = _git_files(suite.dir)
+    known = {str(file) for file in listed or []}
+    if str(suite.path) not in known:
+        return  # no repository, or a suite that is ignored as a whole
+    for scenario in suite.scenarios.values():
+        for file in sorted(scenario.dir.rglob("*")):
+            relative = file.relative_to(suite.dir)
+            if file.is_file() and str(file) not in known and PENDING not in relative.parts:
+                yield Problem(
+                    guard="missing-file",
+                    scenario=scenario.name,
+                    file=str(relative),
+                    message="git ignores the file, so it is not committed, and no other machine has it",
+                    remedy=f"mend the .gitignore that names it, or add it with `git add -f {relative}`",
+                    exit_code=2,
+                )
 
 
 def _placed(problem: Problem, folder: Path) -> Problem:
