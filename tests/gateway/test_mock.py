@@ -110,6 +110,16 @@ def test_a_pattern_is_not_meant_for_the_system_prompt() -> None:
     assert said(chunks) == "two"
 
 
+def test_the_system_prompt_tells_apart_who_is_told_the_same() -> None:
+    script = replies({"match": "go", "matchSystem": "^system\nnorth", **reply("cold")})
+    (missed,) = ask(script, "go", system="south")
+    assert "replies left: 'go' with system '^system\\nnorth'" in failure(missed)["message"]
+    (chunks,) = ask(script, "go", system="north")
+    assert said(chunks) == "cold"
+    (missed,) = ask(replies({"matchSystem": "x", **reply("y")}), "go")
+    assert "replies left: (any request) with system 'x'" in failure(missed)["message"]
+
+
 def test_an_answer_has_every_kind_of_block() -> None:
     calls = [
         {"name": "bash", "arguments": {"command": "é"}},
@@ -309,6 +319,7 @@ def test_a_body_that_is_no_request_is_refused(body: bytes) -> None:
         (replies({"reply": {"txt": "x"}}), "unknown field `txt` - at `$.replies[0].reply`"),
         (replies({"reply": {}, "repeat": 1}), "Expected `bool`"),
         (replies(reply("x"), {"match": "(", "reply": {}}), r"replies[1]: match is no regular expression"),
+        (replies({"matchSystem": "(", "reply": {}}), "replies[0]: matchSystem is no regular expression"),
         (
             replies(reply("x", finish="done")),
             "replies[0]: finish must be stop, tool-calls or max-tokens, not 'done'",
