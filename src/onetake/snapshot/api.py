@@ -18,6 +18,7 @@ import msgspec
 from onetake.errors import UsageError
 from onetake.snapshot import suite as data
 from onetake.snapshot.attempt import Outcome, replay_scenario, write_scenario
+from onetake.snapshot.drivers import driver_class
 from onetake.snapshot.mode import mode_from, parse_mode, refuse_in_ci
 from onetake.snapshot.script import script_from
 
@@ -93,6 +94,7 @@ class Suite:
         except msgspec.ValidationError as error:
             raise UsageError(f"{place}: {error}") from error
         script = script_from(value, place)
+        driver_class(suite.settings.suite.driver).check(script, place)
         suite.scenarios[name] = data.Scenario(name, suite.dir / name, table, script, prepare_workspace)
 
     def prepare(self, name: str, prepare_workspace: Hook) -> None:
