@@ -40,11 +40,13 @@ def commit(
     environ: Mapping[str, str],
     *,
     dry_run: bool,
+    fixtures: bool = False,
 ) -> None:
     """Write `files` into the scenario's folder and remove what is not among them, unless the verdict is red.
 
     Files of surfaces that the scenario does not compare are left alone, except a fixture that is missing:
-    replay needs it. Fills `written` and `changes` of the verdict.
+    replay needs it. With `fixtures` every fixture is written, because a recording replaces it. Fills
+    `written` and `changes` of the verdict.
     """
     new: dict[str, bytes | None] = {name: None for name in committed if name not in files}
     new |= files
@@ -52,7 +54,7 @@ def commit(
         name: data
         for name, data in new.items()
         if is_compared(surface_of(name) or "", scenario, suite)
-        or (surface_of(name) == "log" and name not in committed)
+        or (surface_of(name) == "log" and (fixtures or name not in committed))
     }
     verdict.problems += secret_problems({n: d for n, d in new.items() if d is not None}, scenario, environ)
     if not verdict.ok:

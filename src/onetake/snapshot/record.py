@@ -64,7 +64,16 @@ async def record_scenario(
         if verdict.differences and not verdict.problems and trial is not None:
             verdict.advice = await recording.explained(trial)
         if verdict.ok:
-            commit(verdict, recording.committed, files, scenario, suite, environ, dry_run=dry_run)
+            commit(
+                verdict,
+                recording.committed,
+                files,
+                scenario,
+                suite,
+                environ,
+                dry_run=dry_run,
+                fixtures=True,
+            )
     return verdict
 
 

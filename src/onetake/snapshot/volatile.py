@@ -151,7 +151,8 @@ class _Search:
             dotted = any(isinstance(key, str) and (not key or "." in key) for key in place.path)
             return Found(place, shown, rule) if place.surface != "pins" and not dotted else None
         texts = [value for value in place.values if isinstance(value, str)]
-        varying = find_varying(texts) if len(texts) == len(place.values) else None
+        shuffled = any(same_lines(texts[0], text) for text in texts)
+        varying = find_varying(texts) if len(texts) == len(place.values) and not shuffled else None
         if varying is None or place.surface == "pins":
             return None
         why = self._identity(varying, times_as_ids)
@@ -273,7 +274,7 @@ class _Search:
         yield f"no rule covers what differs in {what}"
         yield f"    {self._scenario.name}/{place.file}, line {place.line}{where}"
         texts = [value for value in place.values if isinstance(value, str)]
-        if len(texts) > 1 and same_lines(texts[0], texts[1]):
+        if any(same_lines(texts[0], text) for text in texts):
             yield "    the same lines come in another order: let the tool sort them"
         elif len(texts) > 1:
             yield from (f"    {sign} {_clipped(text)!r}" for sign, text in zip("-+", texts, strict=False))
