@@ -33,6 +33,8 @@ SCENARIOS = {
     "bash-spill": "T2",
     "cancel-tool-calls": "T2",
 }
+SUBAGENTS = ("subagent-spawn-in-process", "subagent-fork-in-process", "subagent-depth-two-rejection")
+"""Scenarios of a later tier whose children use no tool that the example agent lacks."""
 SUITE = """
 [suite]
 surfaces = ["stdout"]
@@ -56,6 +58,11 @@ patches:
   - id: shell
     config:
       max_output_bytes: 800
+  - insert:
+      - id: delegation
+        use: delegation
+        config:
+          max_depth: 2
 """
 OVERLAY = """
 base: agent.yml
@@ -69,7 +76,7 @@ patches:
 """
 
 
-@pytest.mark.parametrize("name", [*SCENARIOS, "packed-chunks"])
+@pytest.mark.parametrize("name", [*SCENARIOS, *SUBAGENTS, "packed-chunks"])
 def test_frames_and_tool_results_equal_the_corpus(name: str, shared_dir: Path, tmp_path: Path) -> None:
     """The transcript is theirs, frame for frame, and so is every result of a command that ran."""
     theirs = shared_dir / "dsh-corpus" / "acp-agent" / name
@@ -117,7 +124,8 @@ def make_suite(theirs: Path, tmp_path: Path) -> Path:
     """Lay out one corpus scenario as a suite of ours, around the example agent; return its suite.toml."""
     folder = tmp_path / theirs.name
     folder.mkdir()
-    for file in ("input.json", "session.jsonl", "replay.override.json"):
+    children = [path.name for path in theirs.glob("session.*.jsonl")]
+    for file in ("input.json", "session.jsonl", "replay.override.json", *children):
         if (theirs / file).exists():
             shutil.copyfile(theirs / file, folder / file)
     frames = [json.loads(line) for line in (theirs / "stdout.expected.jsonl").read_text().splitlines()]

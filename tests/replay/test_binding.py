@@ -47,7 +47,12 @@ def test_an_ambiguous_or_new_call_has_no_place() -> None:
     assert bind([P, child("live", "p", 3, 1, "call-a")], RECORDED)["live"] == len(RECORDED)
     assert bind([P, child("live", "p", 1, 1, "new")], RECORDED)["live"] == len(RECORDED)
     assert bind([P, SessionFacts("live", "p")], RECORDED)["live"] == len(RECORDED)
-    assert bind([P, child("live", "p", 1, 1, "c")], [P, SessionFacts("x", "p")])["live"] == 2
+
+
+def test_children_of_a_foreign_recording_go_by_creation() -> None:
+    one, two, three = (child(name, "p", 1, 1, f"call-{name}") for name in ("one", "two", "three"))
+    recorded = [P, SessionFacts("x", "p"), SessionFacts("y", "p")]
+    assert bind([P, one, two, three], recorded) == {"p": 0, "one": 1, "three": 2, "two": 3}
 
 
 def test_children_of_a_session_without_a_place_have_none_either() -> None:

@@ -64,9 +64,12 @@ def _pair(
     for session in moved:
         # The harness may have moved the call to another turn or step; its id and the child's place remain.
         same = [other for other in free if _same_call(session, other)]
-        if len(same) == 1:
-            free.remove(same[0])
-            yield session, same[0]
+        # A foreign log does not record the call of a child: those go by creation.
+        foreign = [other for other in free if other.parent is not None and other.spawn is None]
+        match = same[0] if len(same) == 1 else foreign[0] if foreign else None
+        if match is not None:
+            free.remove(match)
+            yield session, match
 
 
 def _same_call(one: SessionFacts, other: SessionFacts) -> bool:
