@@ -2,7 +2,8 @@
 
 A plugin is a function with two parameters, decorated with `contextlib.asynccontextmanager`: the app context
 and its config, a `msgspec.Struct` that forbids unknown fields. Modules beside the composition file can be
-named too: its folder is put at the front of `sys.path`, as Python does for the folder of a script.
+named too: its folder is put at the front of `sys.path`, as Python does for the folder of a script. What is
+imported is the source as it is now (`onetake.app.source`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import msgspec
 
 from onetake.app.builtin import BUILTIN, ENTRY_POINT_GROUP
 from onetake.app.composition import Composition, Row, did_you_mean
+from onetake.app.source import trust_no_timestamps
 from onetake.errors import UsageError
 
 _KIND = (
@@ -43,6 +45,7 @@ def resolve(composition: Composition) -> list[Plugin]:
     for folder in reversed(list(dict.fromkeys(str(file.resolve().parent) for file in composition.files))):
         if folder not in sys.path:
             sys.path.insert(0, folder)
+    trust_no_timestamps()
     return [_resolve(row) for row in composition.active()]
 
 
