@@ -104,6 +104,77 @@ def test_artifacts_hold_what_is_needed_and_go_away_when_green(tmp_path: Path) ->
     assert not kept.exists()
 
 
+def test_artifacts_of_runs_at_the_same_time_do_not_mix(tmp_path: Path) -> None:
+    """Each fails in its own way; what stays is whole and from one of them."""
+    import threading
+
+    from onetake.snapshot import artifacts
+    from onetake.snapshot.harvest import Harvest
+
+    suite = make_suite(tmp_path, {"one": OPENING})
+    scenario = suite.scenarios["one"]
+
+    def keep_often(name: str) -> None:
+        for number in range(30):
+            run_dir = tmp_path / f"{name}{number}"
+            workspace = run_dir / "work"
+            (run_dir / "logs").mkdir(parents=True)
+            workspace.mkdir()
+            for file in ("work/file", "logs/file", "stderr.txt", "requests.jsonl"):
+                (run_dir / file).write_text(name)
+            harvest = Harvest(
+                scenario="one", mode="replay", run_dir=run_dir, workspace=workspace, frames=[name.encode()]
+            )
+            if number % 5 == 4:
+                artifacts.clear(suite, scenario)
+            artifacts.keep(harvest, suite, scenario, name)
+
+    threads = [threading.Thread(target=keep_often, args=(name,)) for name in ("red", "blue")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    kept = artifacts.artifacts_dir(suite, scenario)
+    files = {
+        str(path.relative_to(kept)): path.read_text().strip() for path in kept.rglob("*") if path.is_file()
+    }
+    assert files.keys() == {
+        "failure.txt",
+        "requests.jsonl",
+        "stderr.txt",
+        "stdout.jsonl",
+        "store/file",
+        "workspace/file",
+    }
+    assert len(set(files.values())) == 1
+
+
+def test_artifacts_that_cannot_be_kept_hide_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_suite(tmp_path, "one", "two")
+    break_expected(tmp_path, "one")
+    (tmp_path / ".onetake").write_text("in the way")
+    assert cli.main(["replay", str(tmp_path)]) == 2
+    out = capsys.readouterr().out
+    assert "one: stdout: one/stdout.expected.jsonl" in out and "GOODBYE" in out
+    assert "what the run left could not be kept here" in out
+    assert "kept: " not in out
+    assert "replay: 1 passed, 1 failed in " in out
+
+
+def test_git_sees_no_artifacts(tmp_path: Path) -> None:
+    """Without an entry of the user's: the folder ignores itself."""
+    write_suite(tmp_path, "one")
+    for arguments in (["init", "-q"], ["add", "."]):
+        subprocess.run(["git", *arguments], cwd=tmp_path, check=True)
+    break_expected(tmp_path, "one")
+    assert cli.main(["replay", str(tmp_path)]) == 1
+    status = subprocess.run(["git", "status", "--short"], cwd=tmp_path, capture_output=True, text=True)
+    assert (tmp_path / ".onetake" / "failed" / "one" / "failure.txt").exists()
+    assert ".onetake" not in status.stdout and "suite.toml" in status.stdout
+
+
 def test_artifacts_may_be_on_another_file_system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_suite(tmp_path, "one")
     break_expected(tmp_path, "one")
