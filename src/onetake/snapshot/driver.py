@@ -180,7 +180,12 @@ class Driver:
                 await asyncio.sleep(delay)
                 delay = min(delay * 1.5, _SLOWEST_POLL_S)
 
-        await self._await(until(), what, timeout)
+        try:
+            await self._await(until(), what, timeout)
+        except DriveError:
+            # It may have happened after the last look, and before the agent ended.
+            if self._objection() is not None or not condition():
+                raise
 
     async def _await(self, awaited: Awaitable[T], what: str, timeout: float, *, dies: bool = False) -> T:
         """Wait for something, but not longer than allowed and not past the agent's death (unless it is to
