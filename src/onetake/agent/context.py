@@ -58,7 +58,7 @@ class AppContext:
         self.surface_options: dict[str, Any] = {}
         """Options of the surfaces, by name, from the rows of the composition."""
         self.disabled_rows: list[tuple[str, Mapping[str, Any]]] = []
-        """Place and config of the rows that are switched off; replay answers for their models."""
+        """Place and config of the rows that the overlay switches off; replay answers for their models."""
         self.config_dir = config_dir
         """The folder of the composition file."""
         spill = run.roots.get("spill") if run is not None else None

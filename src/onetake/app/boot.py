@@ -29,7 +29,7 @@ async def boot(
         environ=os.environ if environ is None else environ,
         run=run,
     )
-    off = [row for row in composition.rows if row.disabled]
+    off = [row for row in composition.rows if row.switched_off_in == composition.path]
     ctx.disabled_rows = [(row.place, fill_where_set(row.config, ctx.env)) for row in off]
     async with AsyncExitStack() as stack:
         if run is not None and run.requests:

@@ -48,6 +48,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     disabled: bool = False
     file: Path
     """The file that holds the row (an inserted row: the overlay)."""
+    switched_off_in: Path | None = None
+    """The overlay that disabled a row of its base; None when no overlay did."""
     interpolated: bool = False
     """Whether a variable was put in somewhere: its text may then stand for a number or a truth value."""
 
@@ -197,12 +199,12 @@ def _load_overlay(path: Path, content: dict[Any, Any], files: list[Path]) -> lis
         place = f"{path}: patch {number}"
         if not isinstance(patch, dict):
             raise UsageError(f"{place}: expected a mapping with `id` or `insert`, got {_kind(patch)}")
-        rows = _insert(rows, patch, path, place) if "insert" in patch else _change(rows, patch, place)
+        rows = _insert(rows, patch, path, place) if "insert" in patch else _change(rows, patch, path, place)
     _check_unique(rows)
     return rows
 
 
-def _change(rows: list[Row], patch: dict[Any, Any], place: str) -> list[Row]:
+def _change(rows: list[Row], patch: dict[Any, Any], path: Path, place: str) -> list[Row]:
     _check_keys(patch, _PATCH_KEYS, place)
     _expect_text(patch, "id", place)
     at = _find(rows, patch["id"], place, "id")
@@ -212,7 +214,9 @@ def _change(rows: list[Row], patch: dict[Any, Any], place: str) -> list[Row]:
     if "config" in patch:
         row = msgspec.structs.replace(row, config=_config(patch, place))
     if "disabled" in patch:
-        row = msgspec.structs.replace(row, disabled=_flag(patch, place))
+        off = _flag(patch, place)
+        by = row.switched_off_in if row.disabled else path
+        row = msgspec.structs.replace(row, disabled=off, switched_off_in=by if off else None)
     return [*rows[:at], row, *rows[at + 1 :]]
 
 

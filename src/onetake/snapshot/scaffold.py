@@ -21,6 +21,8 @@ import msgspec
 
 from onetake import jsontext
 from onetake.errors import UsageError
+from onetake.snapshot import script as ops
+from onetake.snapshot.drivers import driver_class
 from onetake.snapshot.select import command
 from onetake.snapshot.suite import NAME_PATTERN, SCRIPT_FILE, SUITE_FILE, load_suite
 from onetake.snapshot.write import locked
@@ -43,14 +45,27 @@ class Made(msgspec.Struct, kw_only=True):
     """The command to run now."""
 
 
+COMMANDS = {
+    "acp": ["onetake", "acp", "--config", "{config}"],
+    "headless": ["onetake", "run", "--config", "{config}", "{prompt}"],
+}
+"""By driver: how a new suite starts its agent."""
+
+
 def new_scenario(
-    path: Path, name: str, *, prompts: Sequence[str] = (), pin: bool = False, config: Path | None = None
+    path: Path,
+    name: str,
+    *,
+    prompts: Sequence[str] = (),
+    pin: bool = False,
+    config: Path | None = None,
+    driver: str | None = None,
 ) -> Made:
     """Write the skeleton of the scenario `name` in the suite at `path` (suite.toml or its folder).
 
     A suite that does not exist yet is made for the live composition `config`; in one that does, `config` is
-    the scenario's own. The first scenario of a suite that has no pin becomes one. Raises `UsageError`, and
-    then nothing was written.
+    the scenario's own. `driver` (default `acp`) is that of a new suite. The first scenario of a suite that
+    has no pin becomes one. Raises `UsageError`, and then nothing was written.
     """
     file = path if path.suffix == ".toml" else path / SUITE_FILE
     if file.name != SUITE_FILE:
@@ -67,8 +82,10 @@ def new_scenario(
                     f"{file}: does not exist. To begin a suite there, name the composition of your agent: "
                     f"onetake new {path} {name} --config agent.yml"
                 )
-            _begin_suite(file, config, made, undo)
+            _begin_suite(file, config, driver or "acp", made, undo)
             config = None
+        elif driver is not None and load_suite(file).settings.suite.driver != driver:
+            raise UsageError(f"{file}: the suite has its driver already; begin another one for {driver!r}")
         _add(file, name, list(prompts), pin, config, made, undo)
         undo.pop_all()  # done: nothing is to be undone
     suite = load_suite(file)
@@ -91,6 +108,7 @@ def _add(
         if config is not None:
             _require_file(config)
             settings.append(f"config = {_quoted(_relative(config, file.parent))}")
+        steps = _steps(suite.settings.suite.driver, prompts or [PLACEHOLDER], file.parent / name)
         new = _appended(file, name, settings)
         folder = file.parent / name
         try:
@@ -103,10 +121,18 @@ def _add(
         undo.callback(shutil.rmtree, folder, ignore_errors=True)
         if not prompts:
             made.notes.append(f"the script says {PLACEHOLDER!r}: write your own prompt into it")
-        steps = [*_OPENING, *({"op": "prompt", "text": text} for text in prompts or [PLACEHOLDER])]
         (folder / SCRIPT_FILE).write_bytes(_script(steps))
         _replace(file, new)
         made.files += [folder / SCRIPT_FILE, *([] if file in made.files else [file])]
+
+
+def _steps(driver: str, prompts: Sequence[str], folder: Path) -> list[Any]:
+    """The ops of the script, as the driver of the suite wants them. Raises `UsageError`."""
+    talks = driver_class(driver)
+    opening = _OPENING if ops.Initialize in talks.known_ops else []
+    steps = [*opening, *({"op": "prompt", "text": text} for text in prompts)]
+    talks.check(msgspec.convert({"steps": steps}, ops.Script), str(folder / SCRIPT_FILE))
+    return steps
 
 
 def _appended(file: Path, name: str, settings: Sequence[str]) -> bytes:
@@ -133,14 +159,15 @@ def _appended(file: Path, name: str, settings: Sequence[str]) -> bytes:
     return new
 
 
-def _begin_suite(file: Path, config: Path, made: Made, undo: ExitStack) -> None:
+def _begin_suite(file: Path, config: Path, driver: str, made: Made, undo: ExitStack) -> None:
     """Write a suite.toml without scenarios, and the overlay that replay boots when it is missing."""
     from onetake.app.composition import load_uninterpolated
-    from onetake.snapshot.overlay import is_adapter
+    from onetake.snapshot.overlay import ADAPTERS, REPLAY, has_catalogue
 
     _require_file(config)
     rows = load_uninterpolated(config).rows
-    adapters = [row for row in rows if is_adapter(row) and not row.disabled]
+    adapters = [row for row in rows if has_catalogue(row) and row.use != REPLAY and not row.disabled]
+    own = [row.id for row in adapters if row.use not in ADAPTERS]
     if not adapters:
         raise UsageError(
             f"{config}: no row reaches a model (use: openai-chat, or a plugin with `id` and `models`), so "
@@ -157,25 +184,30 @@ def _begin_suite(file: Path, config: Path, made: Made, undo: ExitStack) -> None:
     for folder in reversed(folders):
         undo.callback(folder.rmdir)
     variables = list(dict.fromkeys(name for row in adapters for name in _variables(row.config)))
-    _create(file, _suite(_relative(config, file.parent), variables))
+    _create(file, _suite(_relative(config, file.parent), variables, own))
     undo.callback(file.unlink)
     made.files.append(file)
 
 
-def _suite(config: str, variables: Sequence[str]) -> str:
+def _suite(config: str, variables: Sequence[str], adapters: Sequence[str] = ()) -> str:
     lines = [
         "[suite]",
         'driver = "acp"',
         'surfaces = ["requests", "stdout", "log"]',
         "",
         "[agent]",
-        'command = ["onetake", "acp", "--config", "{config}"]',
+        f"command = [{', '.join(map(_quoted, COMMANDS[driver]))}]",
         f"config = {_quoted(config)}",
     ]
     if variables:
         lines += [
             "# What only a recording may see, from the environment or from .env beside the composition.",
             f"record_env = [{', '.join(map(_quoted, variables))}]",
+        ]
+    if adapters:
+        lines += [
+            "# Rows of your own plugins that reach a model; replay may switch off no other row.",
+            f"adapters = [{', '.join(map(_quoted, adapters))}]",
         ]
     return "\n".join(lines) + "\n"
 

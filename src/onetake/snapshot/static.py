@@ -84,10 +84,10 @@ def overlay_problems(suite: Suite, scenario: Scenario) -> list[Problem]:
                 scenario=name,
                 file=str(snapshot.name),
                 message=message,
-                remedy="an overlay may switch adapter rows off, insert one replay row and pin `retry`",
+                remedy="an overlay may switch adapter rows off, insert one replay row and pin retry delays",
                 exit_code=2,
             )
-            for guard, message in overlay_faults(live, snapshot)
+            for guard, message in overlay_faults(live, snapshot, suite.settings.agent.adapters)
         ]
     except UsageError as error:
         return [Problem(guard="unreadable", scenario=name, message=str(error), exit_code=2)]

@@ -78,6 +78,8 @@ class AgentTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Extra variables of the agent, in every mode."""
     record_env: list[str] = []
     """Names passed in record mode only, from the environment or from `.env` beside the config."""
+    adapters: list[str] = []
+    """Rows of the composition that reach a model through a plugin of your own: replay switches them off."""
 
 
 class ScenarioSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
