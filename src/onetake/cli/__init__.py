@@ -8,12 +8,14 @@ other.
 
 from __future__ import annotations
 
+import contextlib
+import io
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
 
-from onetake.errors import OnetakeError
+from onetake.errors import OnetakeError, UsageError
 
 COMMANDS = {
     "replay": ("onetake.cli.suite", "run suites against their recordings (keyless)"),
@@ -52,16 +54,21 @@ INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that `argv` names (default: the process' arguments) and return the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    _prepare_streams()
     try:
         code = _dispatch(arguments)
         sys.stdout.flush()
         return code
     except OnetakeError as error:
-        print(f"onetake: {error}", file=sys.stderr)
+        _complain(str(error))
         return error.exit_code
     except BrokenPipeError:
-        _silence_stdout()
+        _settle_stdout()
         return BROKEN_PIPE
+    except OSError as error:
+        _settle_stdout()
+        _complain(f"the system refuses: {error}")
+        return UsageError.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
 
@@ -120,13 +127,41 @@ def _suggestion(name: str) -> str:
     return f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(COMMANDS)}"
 
 
-def _silence_stdout() -> None:
-    """Let the interpreter's own flush at exit go nowhere, instead of complaining about the pipe again."""
+def _prepare_streams() -> None:
+    """Make sure that there are three standard streams, and that none refuses a character.
+
+    A descriptor that the caller closed would be given to the next file that is opened, and be written to.
+    """
+    import os
+
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # takes the lowest free number: this one
+            if getattr(sys, name) is None:
+                setattr(sys, name, os.fdopen(number, "w" if number else "r", encoding="utf-8", closefd=False))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _complain(text: str) -> None:
+    """Say it on stderr; a stderr that takes nothing must not hide the exit code."""
+    with contextlib.suppress(OSError):
+        print(f"onetake: {text}", file=sys.stderr)
+
+
+def _settle_stdout() -> None:
+    """Write what is still buffered, or let it go nowhere: the interpreter would complain again at exit."""
     import os
 
     try:
         target = sys.stdout.fileno()
     except (OSError, ValueError):  # not a real stream
+        return
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
         return
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, target)

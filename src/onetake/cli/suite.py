@@ -63,23 +63,34 @@ def run(args: argparse.Namespace) -> int:
     selections = select(suites, args.expression)
     total = sum(len(selection.scenarios) for selection in selections)
     reporter = Reporter(sys.stdout, mode, total, environ=os.environ, dry_run=args.dry_run)
-    started = time.monotonic()
     jobs = args.jobs or _cpus()
+    if args.report is not None:
+        _write_report(args.report, "")  # a run must not be lost for a typo here
+    started = time.monotonic()
     try:
         outcomes = asyncio.run(_run(selections, mode, jobs, args.dry_run, reporter))
     except (KeyboardInterrupt, asyncio.CancelledError):
-        print(
-            "interrupted: every agent was ended, nothing was written for the scenarios that ran",
-            file=sys.stderr,
-        )
+        written = "" if mode == "replay" else "; what is reported as written stays, all else is as it was"
+        print(f"interrupted: every agent was ended{written}", file=sys.stderr)
         return INTERRUPTED
     seconds = time.monotonic() - started
     reporter.summary(outcomes, seconds)
     if args.report is not None:
         from onetake.jsontext import dumps_pretty
 
-        args.report.write_text(dumps_pretty(as_json(outcomes, mode, seconds)) + "\n", encoding="utf-8")
+        _write_report(args.report, dumps_pretty(as_json(outcomes, mode, seconds)) + "\n")
+    if isinstance(reporter.lost, BrokenPipeError):
+        raise reporter.lost
+    if reporter.lost is not None:
+        raise UsageError(f"stdout: {reporter.lost.strerror}")
     return exit_code(outcomes)
+
+
+def _write_report(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--report {path}: {error.strerror}") from error
 
 
 def _cpus() -> int:

@@ -17,7 +17,6 @@ import contextlib
 import os
 from pathlib import Path
 
-from onetake.errors import UsageError
 from onetake.snapshot.env import remove_tree
 from onetake.snapshot.harvest import Harvest
 from onetake.snapshot.suite import Scenario, Suite
@@ -43,22 +42,19 @@ def clear(suite: Suite, scenario: Scenario) -> None:
 def keep(harvest: Harvest, suite: Suite, scenario: Scenario, failure: str) -> Path:
     """Keep workspace, logs, requests, stdout and stderr of a failed run, with the failure's text; the folder.
 
-    The workspace and the store are moved, so this comes after everything that reads them. Raises `UsageError`
-    when they cannot be kept.
+    The workspace and the store are moved, so this comes after everything that reads them. OSErrors pass
+    through.
     """
     from onetake.snapshot.write import locked
 
     target, folder = artifacts_dir(suite, scenario), suite.dir / FOLDER
-    try:
-        folder.mkdir(exist_ok=True)
-        with locked(folder):
-            with contextlib.suppress(FileExistsError), (folder / ".gitignore").open("x") as ignore:
-                ignore.write("*\n")
-            remove_tree(target)
-            target.mkdir(parents=True)
-            _fill(target, harvest, failure)
-    except OSError as error:
-        raise UsageError(f"{target}: what the run left could not be kept here: {error.strerror}") from error
+    folder.mkdir(exist_ok=True)
+    with locked(folder):
+        with contextlib.suppress(FileExistsError), (folder / ".gitignore").open("x") as ignore:
+            ignore.write("*\n")
+        remove_tree(target)
+        target.mkdir(parents=True)
+        _fill(target, harvest, failure)
     return target
 
 

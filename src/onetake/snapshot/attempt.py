@@ -1,11 +1,13 @@
 """Run one scenario in one mode, and make an outcome of whatever happens.
 
 Nothing that goes wrong in one scenario may stop the others or hide them, and nothing may be left behind:
-every harvest is discarded, except that the last one of a red scenario becomes its artifacts.
+every harvest is discarded, except that the last one of a red scenario becomes its artifacts. What the system
+refuses is a finding; only where artifacts are kept it is a note, because that can change no verdict.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import traceback
@@ -35,6 +37,8 @@ class Outcome(msgspec.Struct, kw_only=True):
     verdict: Verdict
     seconds: float = 0.0
     artifacts: Path | None = None
+    not_kept: str = ""
+    """Why there are no artifacts of a red run; empty when there are."""
     skipped: str = ""
     """Why the scenario did not run; empty when it did."""
     stderr: str = ""
@@ -155,16 +159,19 @@ async def _guarded(
         return _skipped(suite, scenario, f"needs {', '.join(missing)}, which is not on PATH")
     started = time.monotonic()
     harvests: list[Harvest] = []
-    kept, stderr = None, ""
+    kept, not_kept, stderr = None, "", ""
     try:
         try:
-            artifacts.clear(suite, scenario)
+            with contextlib.suppress(OSError):  # what stays is replaced, or is said to be in the way
+                artifacts.clear(suite, scenario)
             if missing:
                 needed = ", ".join(missing)
                 raise UsageError(f"needs {needed}: a CI machine must have it, or nothing is tested")
             verdict = await work(harvests)
         except OnetakeError as error:
             verdict = _broken(scenario, "input", str(error), error.exit_code)
+        except OSError as error:
+            verdict = _broken(scenario, "input", f"the system refuses what the run needs: {error}", 2)
         except Exception:
             text = f"the runner itself failed, which is a bug in onetake:\n{traceback.format_exc()}"
             verdict = _broken(scenario, "internal", text, 1)
@@ -172,14 +179,20 @@ async def _guarded(
             stderr = "\n".join(harvests[-1].stderr.strip("\n").split("\n")[-STDERR_LINES:])
             try:
                 kept = artifacts.keep(harvests[-1], suite, scenario, _text(verdict))
-            except UsageError as error:  # must not hide why the scenario is red
-                verdict.problems.append(_broken(scenario, "input", str(error), 2).problems[0])
+            except OSError as error:  # must not hide why the scenario is red
+                not_kept = str(error)
     finally:
         for harvest in harvests:
             harvest.discard()
     seconds = time.monotonic() - started
     return Outcome(
-        suite=suite, name=scenario.name, verdict=verdict, seconds=seconds, artifacts=kept, stderr=stderr
+        suite=suite,
+        name=scenario.name,
+        verdict=verdict,
+        seconds=seconds,
+        artifacts=kept,
+        not_kept=not_kept,
+        stderr=stderr,
     )
 
 

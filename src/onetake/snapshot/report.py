@@ -25,7 +25,10 @@ _RED, _GREEN, _YELLOW, _BOLD = "31", "32", "33", "1"
 
 
 class Reporter:
-    """Writes to one stream; colours only for people."""
+    """Writes to one stream; colours only for people.
+
+    Nothing that happens to the stream disturbs the run: after the first failure nothing more is written.
+    """
 
     def __init__(
         self, stream: TextIO, mode: str, total: int, *, environ: Mapping[str, str], dry_run: bool
@@ -35,6 +38,8 @@ class Reporter:
         self._total = total
         self._dry_run = dry_run
         self._done = 0
+        self.lost: OSError | None = None
+        """Why the stream took no more; None while it does."""
         self._colours = stream.isatty() and "NO_COLOR" not in environ and environ.get("TERM") != "dumb"
 
     def finished(self, outcome: Outcome) -> None:
@@ -43,7 +48,7 @@ class Reporter:
         status, colour = _status(outcome, self._mode)
         counter = f"[{self._done:>{len(str(self._total))}}/{self._total}]"
         line = f"{counter} {self._paint(f'{status:<7}', colour)} {outcome.name}  {outcome.seconds:.2f} s"
-        print(f"{line}{_note(outcome)}", file=self._stream, flush=True)
+        self._print(f"{line}{_note(outcome)}")
 
     def summary(self, outcomes: Sequence[Outcome], seconds: float) -> None:
         """Changes of a writing mode, every failure, and the counts."""
@@ -84,6 +89,9 @@ class Reporter:
             self._print(f"kept: {display(outcome.artifacts.parent)}{os.sep} (a folder for each)")
         elif outcome.artifacts is not None:
             self._print(f"kept: {display(outcome.artifacts)}")
+        for member in group.outcomes:
+            if member.not_kept:
+                self._print(f"could not keep what {member.name} left: {member.not_kept}")
         for command in group.accept:
             self._print(f"accept: {command}")
 
@@ -114,7 +122,11 @@ class Reporter:
         return f"\x1b[{colour}m{text}\x1b[0m" if self._colours else text
 
     def _print(self, *lines: str) -> None:
-        print(*lines, sep="\n", file=self._stream, flush=True)
+        if self.lost is None:
+            try:
+                print(*lines, sep="\n", file=self._stream, flush=True)
+            except OSError as error:
+                self.lost = error
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -161,6 +173,8 @@ def failure_text(outcome: Outcome) -> str:
     lines += _after(outcome)
     if outcome.artifacts is not None:
         lines.append(f"kept: {display(outcome.artifacts)}")
+    if outcome.not_kept:
+        lines.append(f"could not keep what the run left: {outcome.not_kept}")
     lines += [f"accept: {command}" for command in accepting(outcome.suite, [outcome.verdict])]
     return "\n".join(lines)
 
@@ -199,6 +213,7 @@ def as_json(outcomes: Sequence[Outcome], mode: str, seconds: float) -> dict[str,
                 "seconds": round(outcome.seconds, 3),
                 "skipped": outcome.skipped or None,
                 "artifacts": None if outcome.artifacts is None else display(outcome.artifacts),
+                "notKept": outcome.not_kept or None,
                 "written": outcome.verdict.written,
                 "problems": msgspec.to_builtins(outcome.verdict.problems),
                 "differences": msgspec.to_builtins(outcome.verdict.differences),
