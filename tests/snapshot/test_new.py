@@ -11,6 +11,7 @@ import pytest
 from onetake.cli import main
 from onetake.errors import UsageError
 from onetake.snapshot import scaffold
+from onetake.snapshot.drivers import DRIVERS
 from onetake.snapshot.scaffold import new_scenario
 from onetake.snapshot.suite import load_suite
 from tests.snapshot.lab import AGENT, FAULTS, Lab, failures, red
@@ -178,6 +179,30 @@ def test_a_new_suite_can_be_recorded_at_once(tmp_path: Path, capsys: pytest.Capt
     assert red(lab.replay()) == {}
 
 
+def test_a_headless_suite(tmp_path: Path) -> None:
+    """It has one prompt and no handshake; what its driver refuses is not written."""
+    (tmp_path / "agent.yml").write_text(AGENT)
+    new_scenario(
+        tmp_path / "runs", "hello", config=tmp_path / "agent.yml", driver="headless", prompts=["Hi."]
+    )
+    suite = load_suite(tmp_path / "runs")
+    assert suite.settings.suite.driver == "headless"
+    assert suite.settings.agent.command == ["onetake", "run", "--config", "{config}", "{prompt}"]
+    script = json.loads((tmp_path / "runs/hello/input.json").read_text())
+    assert script == {"steps": [{"op": "prompt", "text": "Hi."}]}
+    before = tree(tmp_path)
+    with pytest.raises(UsageError, match="prompt"):
+        new_scenario(tmp_path / "runs", "two", prompts=["One.", "Two."])
+    with pytest.raises(UsageError, match="begin another one for 'acp'"):
+        new_scenario(tmp_path / "runs", "two", driver="acp")
+    assert tree(tmp_path) == before
+
+
+def test_every_driver_has_a_command() -> None:
+    """So that a suite can be begun for each."""
+    assert set(scaffold.COMMANDS) == set(DRIVERS)
+
+
 def test_an_overlay_that_is_there_stays(tmp_path: Path) -> None:
     """It is somebody's; a row called `replay` gets no second one of its name."""
     (tmp_path / "agent.yml").write_text(AGENT.replace("id: shell", "id: replay"))
@@ -216,6 +241,7 @@ def test_variables_of_the_adapter_only() -> None:
     """Keys and addresses that a recording needs, each once."""
     text = scaffold._suite(
         "a.yml",
+        "acp",
         list(
             dict.fromkeys(
                 scaffold._variables(
@@ -225,4 +251,4 @@ def test_variables_of_the_adapter_only() -> None:
         ),
     )
     assert tomllib.loads(text)["agent"]["record_env"] == ["URL", "KEY", "B"]
-    assert "record_env" not in scaffold._suite("a.yml", [])
+    assert "record_env" not in scaffold._suite("a.yml", "acp", [])

@@ -42,6 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="a new suite: the composition of the agent; else: another one than the suite's",
     )
+    parser.add_argument(
+        "--driver",
+        choices=("acp", "headless"),
+        help="a new suite: how the agent is talked to (default: acp)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,7 +54,14 @@ def run(args: argparse.Namespace) -> int:
     from onetake.snapshot.report import display
     from onetake.snapshot.scaffold import new_scenario
 
-    made = new_scenario(args.suite, args.name, prompts=args.prompt, pin=args.pin, config=args.config)
+    made = new_scenario(
+        args.suite,
+        args.name,
+        prompts=args.prompt,
+        pin=args.pin,
+        config=args.config,
+        driver=args.driver,
+    )
     for file in made.files:
         print(f"wrote {display(file)}")
     for note in made.notes:

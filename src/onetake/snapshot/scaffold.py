@@ -29,7 +29,6 @@ from onetake.snapshot.write import locked
 
 PLACEHOLDER = "Say hello."
 """The prompt of a script for which none was given."""
-_OPENING = [{"op": "initialize"}, {"op": "newSession"}]
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
@@ -129,8 +128,7 @@ def _add(
 def _steps(driver: str, prompts: Sequence[str], folder: Path) -> list[Any]:
     """The ops of the script, as the driver of the suite wants them. Raises `UsageError`."""
     talks = driver_class(driver)
-    opening = _OPENING if ops.Initialize in talks.known_ops else []
-    steps = [*opening, *({"op": "prompt", "text": text} for text in prompts)]
+    steps = [*talks.opening, *({"op": "prompt", "text": text} for text in prompts)]
     talks.check(msgspec.convert({"steps": steps}, ops.Script), str(folder / SCRIPT_FILE))
     return steps
 
@@ -184,15 +182,15 @@ def _begin_suite(file: Path, config: Path, driver: str, made: Made, undo: ExitSt
     for folder in reversed(folders):
         undo.callback(folder.rmdir)
     variables = list(dict.fromkeys(name for row in adapters for name in _variables(row.config)))
-    _create(file, _suite(_relative(config, file.parent), variables, own))
+    _create(file, _suite(_relative(config, file.parent), driver, variables, own))
     undo.callback(file.unlink)
     made.files.append(file)
 
 
-def _suite(config: str, variables: Sequence[str], adapters: Sequence[str] = ()) -> str:
+def _suite(config: str, driver: str, variables: Sequence[str], adapters: Sequence[str] = ()) -> str:
     lines = [
         "[suite]",
-        'driver = "acp"',
+        f"driver = {_quoted(driver)}",
         'surfaces = ["requests", "stdout", "log"]',
         "",
         "[agent]",
