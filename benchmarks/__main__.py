@@ -5,9 +5,14 @@ from __future__ import annotations
 import os
 import sys
 
-from benchmarks import codec, processes, suites
+from benchmarks import codec, differences, processes, suites
 
-ALL = {"processes": processes.main, "codec": codec.main, "suites": suites.main}
+ALL = {
+    "processes": processes.main,
+    "codec": codec.main,
+    "differences": differences.main,
+    "suites": suites.main,
+}
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # users have compiled modules; so must what we start
 

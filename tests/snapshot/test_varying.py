@@ -59,6 +59,7 @@ CASES = {
     "duration in words": (["took 12 ms", "took 7 ms"], r"took [0-9]+ ms\b", "duration"),
     "duration in two units": (["took 12 ms", "took 1.5 s"], None, "duration"),
     "time(1)": (["real\t0m0.012s", "real\t0m0.015s"], None, "duration"),
+    "epoch in a name": (["backup-1714564801.tar", "backup-1714564803.tar"], r"backup-[0-9]{10}\b", "time"),
     "pid": (["pid 42\n", "pid 4711\n"], r"pid [0-9]+\b", "number"),
     "pid in one word": (["pid42", "pid47"], r"pid[0-9]+\b", "number"),
     "job control": (["[1] 123\n", "[1] 4567\n"], r"(?m)\] [0-9]+$", "number"),

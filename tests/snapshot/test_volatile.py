@@ -5,8 +5,6 @@ from __future__ import annotations
 import io
 from typing import Any
 
-import pytest
-
 from onetake.snapshot.findings import Advice
 from onetake.snapshot.report import Reporter, as_json, failure_text
 from tests.snapshot.lab import USAGE, Lab, command, failures, red
@@ -77,44 +75,6 @@ def test_a_timestamp_is_masked_where_it_shows(lab: Lab) -> None:
     assert '"TIME\\ndone\\n"' in (lab.snapshots / "tools/session.jsonl").read_text()
     lab.edit("snapshots/tools/session.jsonl", "TIME\\ndone", "TIME\\nfailed")
     assert red(lab.replay("tools")) == {"tools": {"log"}}
-
-
-def test_what_shows_on_several_surfaces_is_told_once(lab: Lab) -> None:
-    """With the log out of the comparison a request holds the result in full; stdout shows a number."""
-    lab.break_agent("random_text")
-    lab.edit("snapshots/suite.toml", "[scenarios.tools]", "[scenarios.tools]\ncompares_log = false")
-    model = replies(["echo started pid $$; echo ended pid $$"], "It ran.")
-    advice = advised(lab, model)
-    assert '[normalize.stdout]\ndrop = ["params.at"]' in advice.rules
-    assert "[[normalize.mint]]\npattern = 'started pid ([0-9]+)\\b'\nas = \"pid\"" in advice.rules
-    assert "results repeat it" in advice.text
-    assert "this frame prints a value that changes" in advice.text and " at params.at" in advice.text
-    assert "this request prints" in advice.text
-    paste(lab, advice)
-    assert red(lab.record("tools", replies=model)) == {}
-    assert red(lab.replay("tools")) == {}
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("ls -U . | shuf; seq 40 | shuf", "the same lines come in another order: let the tool sort them"),
-        ("seq 1 $(( $(head -c1 /dev/urandom | od -An -tu1) + 2 )) | tr 0-9 a-j", "fence what varies"),
-    ],
-)
-def test_what_no_rule_covers_is_said_to_be_so(lab: Lab, text: str, reason: str) -> None:
-    """The place is named, and the difference is shown."""
-    advice = advised(lab, replies([text], "It ran."))
-    assert advice.rules == ""
-    assert "no rule covers what differs in this tool result" in advice.text
-    assert reason in advice.text
-
-
-def test_a_lone_second_replay_that_differs(lab: Lab) -> None:
-    """What the first replay did not show is explained too."""
-    lab.break_agent("second_replay")
-    advice = advised(lab, replies(["echo one"], "It ran."))
-    assert advice.rules == "" and "no rule covers what differs in this frame" in advice.text
 
 
 def test_a_time_that_the_model_needs_is_minted_after_all(lab: Lab) -> None:

@@ -21,6 +21,7 @@ from onetake.snapshot.align import Gap, blocks, gaps
 _SEQS = re.compile(rb'"sourceEventSeqs":\[([0-9,]*)\]')
 _KEPT = re.compile(rb'"kept":([0-9]+)')
 _TOKEN = re.compile(rb"\{\{([A-Za-z][A-Za-z0-9_-]*):((?:[0-9]+/)?[0-9]+(?:\.[0-9]+)?)\}\}")
+_EVENT = re.compile(rb'\{"type":"([^"\\]+)"')
 _REQUEST = b'{"session":'
 _ROWS = {b'{"type":"text-chunks"': "texts", b'{"type":"reasoning-chunks"': "texts"}
 _ROWS[b'{"type":"tool-call-chunks"'] = "args"
@@ -108,6 +109,9 @@ def parse_line(line: bytes) -> Any:
 
 def kind_of(line: bytes) -> str:
     """What a line is about, in a word: the type of an event or chunk, the method or the kind of a frame."""
+    plain = _EVENT.match(line)
+    if plain is not None and plain[1] != b"assistant/chunk":
+        return plain[1].decode("utf-8", "replace")  # most lines of a log, without parsing them
     value = parse_line(line)
     if not isinstance(value, dict):
         return "text"

@@ -135,14 +135,16 @@ def _first_piece(one: str, other: str) -> _Piece | None:
     for gap in gaps([text for _, text in mine], [text for _, text in theirs]):
         a0, a1 = _edges(mine, gap.a0, gap.a1, len(one))
         b0, b1 = _edges(theirs, gap.b0, gap.b1, len(other))
+        one_word = gap.a1 - gap.a0 == 1 == gap.b1 - gap.b0
+        if one_word:
+            head, tail = _common(one[a0:a1], other[b0:b1])
+            a0, a1, b0, b1 = a0 + head, a1 - tail, b0 + head, b1 - tail
         for shape, compiled in zip(SHAPES, _COMPILED, strict=True):
             here, there = _around(compiled, one, a0, a1), _around(compiled, other, b0, b1)
             if here is not None and there is not None:
                 return _piece(*here, other, *there, shape)
-        if gap.a1 - gap.a0 != 1 or gap.b1 - gap.b0 != 1:
-            return None  # more than one word: no value, but another text
-        head, tail = _common(one[a0:a1], other[b0:b1])
-        return _piece(a0 + head, a1 - tail, other, b0 + head, b1 - tail, None)
+        # More than one word is no value, but another text.
+        return _piece(a0, a1, other, b0, b1, None) if one_word else None
     return None
 
 
@@ -242,7 +244,9 @@ def _left(before: str, others: Sequence[str]) -> str:
     """The last words before the value: on its line, the same in all runs, without figures and tokens."""
     line = before.rpartition("\n")[2].rpartition("}}")[2]
     size = 0
-    while size < len(line) and all(other.endswith(line[len(line) - size - 1 :]) for other in others):
+    while size < min(len(line), CONTEXT + 1) and all(
+        other.endswith(line[len(line) - size - 1 :]) for other in others
+    ):
         size += 1
     size = min(size, CONTEXT)
     stable = line[len(line) - size :]
