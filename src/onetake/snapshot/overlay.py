@@ -24,7 +24,7 @@ ADAPTERS = frozenset({"openai-chat", BUILTIN["openai-chat"]})
 REPLAY = "replay"
 """The built-in plugin that answers from the recording (nothing installed can take a built-in name)."""
 PINNABLE = frozenset({"initial_delay_ms", "max_delay_ms", "jitter"})
-"""What of a model's `retry` an overlay may change: how long it waits, never whether or how often it is made."""
+"""What an overlay may change in the `retry` of a model: how long it waits, never whether or how often."""
 
 
 def overlay_faults(
