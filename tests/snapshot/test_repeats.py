@@ -85,13 +85,13 @@ def takes(lab: Lab) -> set[str]:
 
 
 def kill_somewhere(runner: subprocess.Popen[bytes], scenario: Path, chance: random.Random) -> None:
-    """Kill at a random moment: one half anywhere in the run, the other in the milliseconds of the write."""
+    """Kill at a random moment: a third anywhere in the run, the others in the milliseconds of the write."""
     deadline = time.monotonic() + chance.uniform(0.05, 2.0)
-    at_the_write = chance.random() < 0.5
+    at_the_write = chance.random() < 2 / 3
     pending = scenario / ".pending"
     while runner.poll() is None and (at_the_write or time.monotonic() < deadline):
         if at_the_write and pending.exists():
-            time.sleep(chance.uniform(0, 0.004))
+            time.sleep(0.04 * chance.random() ** 2)  # more often early, when the stage is being filled
             break
         time.sleep(0.0002 if at_the_write else 0.005)
     runner.kill()
