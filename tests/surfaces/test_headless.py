@@ -389,6 +389,7 @@ def test_a_reader_that_leaves_cancels_the_run(tmp_path: Path) -> None:
         (["-"], b"\xff", "the prompt on stdin is not UTF-8"),
         (["--cwd", "nowhere", "hi"], b"", "--cwd nowhere: is not a directory"),
         ([], b"", "the following arguments are required: PROMPT"),
+        (["--hi"], b"", "the following arguments are required: PROMPT"),
         (["--", "--hi"], b"", "agent.yml: "),
     ],
 )

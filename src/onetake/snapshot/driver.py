@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -52,7 +53,7 @@ def timeouts_for(mode: str, timeout_s: float | None) -> Timeouts:
     return Timeouts(wait, max(prompt, 600.0) if mode == "record" else prompt)
 
 
-class Driver:
+class Driver(ABC):
     """One scenario's conversation with one agent. A subclass says what `_step` and `_finish` mean."""
 
     known_ops: ClassVar[tuple[type[Any], ...]]
@@ -72,11 +73,11 @@ class Driver:
                 )
 
     @staticmethod
+    @abstractmethod
     def render(
         frames: Sequence[bytes], tokenize: Callable[[Any], Any], rules: Rules, *, joined: bool
     ) -> Transcript:
         """The stdout surface; see `onetake.snapshot.transcript`."""
-        raise NotImplementedError
 
     def __init__(self, script: ops.Script, world: World, timeouts: Timeouts, launch: Launch) -> None:
         self.exit_code: int | None = None
@@ -111,16 +112,17 @@ class Driver:
                 code = await self._process.end()
                 self.exit_code = code if exited else None
 
+    @abstractmethod
     async def _begin(self) -> None:
-        """Before the first step."""
+        """Before the first step: start the agent, unless a step does."""
 
+    @abstractmethod
     async def _step(self, step: ops.Step) -> None:
         """Carry out one step."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def _finish(self) -> None:
         """After the last step: wait for what is unfinished, and for the end of the agent."""
-        raise NotImplementedError
 
     def _objection(self) -> str | None:
         """What the agent has done meanwhile that ends every wait; None: nothing."""

@@ -52,6 +52,9 @@ class HeadlessDriver(Driver):
         """Lines after the result line."""
         self._said = ""
 
+    async def _begin(self) -> None:
+        """Nothing: it is the prompt that starts the agent."""
+
     async def _step(self, step: ops.Step) -> None:
         match step:
             case ops.Prompt(text=text):
