@@ -92,7 +92,7 @@ def own_depth(files: Iterable[tuple[str, str]]) -> list[str]:
         f"{name}:{number}: {line.strip()[:120]}"
         for name, text in files
         for number, line in enumerate(text.split("\n"), 1)
-        if re.search(r"\bmax_examples\s*=", line)
+        if re.search(r"\bmax_examples\s*=\s*\d", line)
     ]
 
 
@@ -181,6 +181,7 @@ def test_no_property_test_sets_its_own_depth() -> None:
 
 def test_a_property_test_that_sets_its_own_depth_is_found() -> None:
     assert own_depth([("t.py", "\n@settings(max_examples=50)")]) == ["t.py:2: @settings(max_examples=50)"]
+    assert own_depth([("t.py", "few = settings(max_examples=settings().max_examples // 4)")]) == []
 
 
 def test_the_readme_shows_the_two_commands_a_newcomer_needs() -> None:

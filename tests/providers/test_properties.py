@@ -16,7 +16,7 @@ from onetake.wire.chat import ChatStreamEncoder
 from tests.wire.strategies import chunk_streams, cut
 
 # Sockets are slow: fewer examples, the codec itself has its full share in tests/wire.
-few = settings(max_examples=max(10, settings().max_examples // 4))
+few = settings(max_examples=settings().max_examples // 10)
 
 
 def serve(pieces: list[bytes], ending: Disconnect | None = None) -> list[dict[str, Any]]:
