@@ -181,7 +181,18 @@ def test_max_tokens_without_content_passes() -> None:
     assert streamed(answer) == [cut]
 
 
-@pytest.mark.parametrize("chunk", [{"type": "finish"}, "finish", None])
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        {"type": "finish"},
+        "finish",
+        None,
+        {"type": "finish", "reason": {"kind": "stopped"}},
+        {"type": "block-end", "index": 0, "block": {"type": "tool-call", "name": "bash", "arguments": "{}"}},
+        {"type": "block-end", "index": 0, "block": {"type": "tool-call", "id": "c", "name": None}},
+        {"type": "block-end", "index": 0, "block": {"type": "text"}},
+    ],
+)
 def test_a_broken_stream_is_a_failure_of_its_own(chunk: Any) -> None:
     async def answer() -> AsyncIterator[Any]:
         yield HELLO

@@ -88,11 +88,11 @@ def test_patches_replace_and_append() -> None:
         (with_chunk({"type": "usage", "usage": 1}), "[0].chunks[0].usage: must be an object"),
         (
             with_chunk({"type": "block-end", "index": 0, "block": {}}),
-            "[0].chunks[0].block.type: must be a string",
+            "[0].chunks[0].block.type: is missing",
         ),
         (
             [{"kind": "chunks", "chunks": [{"type": "finish", "reason": {}}]}],
-            "[0].chunks[0].reason.kind: must",
+            "[0].chunks[0].reason.kind: is None; it must be one of stop",
         ),
         (
             with_chunk({"type": "text-delta", "index": 0, "text": "{{fromRequest:(}}"}),

@@ -221,6 +221,7 @@ case("underivable")(
         lab, '"chunk":{"type":"finish","reason":{"kind":"stop"}}', '"chunk":{"type":"usage","usage":{}}'
     )
 )
+case("model-input")(lambda lab: fixture(lab, '"texts":["He","ll","o!"', '"texts":["He","lp","o!"'))
 case("secret")(lambda lab: fixture(lab, "Say hello.", "Say sk-abcdefghijklmnopqrstuvwx."))
 
 

@@ -16,6 +16,7 @@ import msgspec
 from onetake.errors import UsageError
 from onetake.model import failures
 from onetake.model.assembler import has_content, is_finish
+from onetake.model.contract import FINISH_KINDS, block_fault
 from onetake.model.failures import Failure, ModelFailure, error_finish, failure_of
 from onetake.model.request import ModelRequest
 from onetake.model.types import Chunk
@@ -105,6 +106,7 @@ class ProviderRegistry:
                 if chunk.get("type") == "finish":
                     ending = _checked_finish(chunk, said_something)
                     break
+                _check_end(chunk)
                 said_something = said_something or _says_something(chunk)
                 yield chunk
             if ending is None:
@@ -135,9 +137,20 @@ def _checked_finish(chunk: Chunk, said_something: bool) -> Chunk:
     """Return the finish to pass on: the provider's own, unless it claims success for an empty answer."""
     if not is_finish(chunk):
         raise _malformed("its finish has no reason")
+    if chunk["reason"]["kind"] not in FINISH_KINDS:  # else it would pass for a success
+        raise _malformed(f"its finish has the reason {chunk['reason']['kind']!r}")
     if chunk["reason"]["kind"] == "stop" and not said_something:
         return error_finish(_failed("the model answered without any content", failures.EMPTY_RESPONSE))
     return chunk
+
+
+def _check_end(chunk: Chunk) -> None:
+    """Refuse the end of a block that nobody could use, such as a tool call without a name."""
+    block = chunk.get("block")
+    if chunk.get("type") == "block-end" and isinstance(block, dict):
+        fault = block_fault(block)
+        if fault is not None:
+            raise _malformed(f"a block-end has no usable {fault[0]}")
 
 
 def _says_something(chunk: Chunk) -> bool:

@@ -22,6 +22,7 @@ from onetake import jsontext
 from onetake.errors import UsageError
 from onetake.fixture.grammar import BODY, token
 from onetake.fixture.tokens import map_strings
+from onetake.model.contract import CHUNK_FIELDS, OPTIONAL_FIELDS, chunk_fault
 from onetake.replay.script import Entry
 
 _TOKEN = rf"\{{\{{\\*(?:{BODY})\}}\}}"
@@ -32,16 +33,6 @@ _ENTRY_KEYS = {
     "throw": ({"kind", "chunks", "message", "code"}, set[str]()),
     "hang": ({"kind"}, {"readyFile"}),
 }
-_CHUNK_KEYS: dict[str, tuple[dict[str, type], dict[str, type]]] = {
-    "block-start": ({"index": int, "blockType": str}, {}),
-    "text-delta": ({"index": int, "text": str}, {}),
-    "reasoning-delta": ({"index": int, "text": str}, {}),
-    "tool-call-delta": ({"index": int, "id": str, "argumentsDelta": str}, {"name": str}),
-    "block-end": ({"index": int, "block": dict}, {}),
-    "usage": ({"usage": dict}, {}),
-    "finish": ({"reason": dict}, {"replayState": object}),
-}
-_TYPE_NAMES = {int: "an integer", str: "a string", dict: "an object", list: "a list", object: "a value"}
 
 
 class NoMatch(Exception):
@@ -208,17 +199,11 @@ def _check_chunk(name: str, place: str, chunk: Any) -> None:
     if not isinstance(chunk, dict):
         _fault(name, place, "a chunk is an object")
     kind = chunk.get("type")
-    if not isinstance(kind, str) or kind not in _CHUNK_KEYS:
-        _fault(name, f"{place}.type", f"is {kind!r}; it must be one of {', '.join(_CHUNK_KEYS)}")
-    needed, optional = _CHUNK_KEYS[kind]
-    _check_keys(name, place, chunk, {"type", *needed}, set(optional))
-    for key, expected in (needed | optional).items():
-        if key in chunk and (not isinstance(chunk[key], expected) or isinstance(chunk[key], bool)):
-            _fault(name, f"{place}.{key}", f"must be {_TYPE_NAMES[expected]}")
-    if kind == "finish" and not isinstance(chunk["reason"].get("kind"), str):
-        _fault(name, f"{place}.reason.kind", "must be a string")
-    if kind == "block-end" and not isinstance(chunk["block"].get("type"), str):
-        _fault(name, f"{place}.block.type", "must be a string")
+    if isinstance(kind, str) and kind in CHUNK_FIELDS:
+        _check_keys(name, place, chunk, {"type", *CHUNK_FIELDS[kind]}, set(OPTIONAL_FIELDS.get(kind, {})))
+    fault = chunk_fault(chunk)
+    if fault is not None:
+        _fault(name, f"{place}.{fault[0]}", fault[1])
 
 
 def _check_keys(name: str, place: str, value: Any, needed: set[str], optional: set[str]) -> None:

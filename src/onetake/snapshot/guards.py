@@ -44,6 +44,7 @@ GUARDS: Mapping[str, Guard] = {
     "not-fixed-point": Guard(9, "Every id in a fixture is the token that its place gives it.", True),
     "unknown-token": Guard(8, "Every token in a fixture or an answer names a value of the run.", True),
     "underivable": Guard(6, "Every recorded call ends, or an override says what happens instead.", True),
+    "model-input": Guard(7, "What the model said in a recorded call does not contradict itself.", True),
     "override": Guard(6, "An override has exact keys, each place once, and none beyond the script.", True),
     "secret": Guard(9, "No key, token, cookie or value of a key-like variable is in a committed file.", True),
     # Pins.

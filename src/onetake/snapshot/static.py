@@ -8,9 +8,11 @@ from pathlib import Path
 from onetake import jsontext
 from onetake.errors import UsageError
 from onetake.fixture.check import fixture_faults
-from onetake.fixture.grammar import pin_of
+from onetake.fixture.grammar import pin_of, substitute
+from onetake.fixture.tokens import map_strings
+from onetake.model.contract import contradictions
 from onetake.replay.override import Override, parse_override
-from onetake.replay.script import derive_replay_script, own_events, require_derivable
+from onetake.replay.script import derive_calls, own_events, require_derivable
 from onetake.session.jsonl import read_log
 from onetake.snapshot.execute import OVERRIDE_FILE
 from onetake.snapshot.findings import Problem
@@ -258,7 +260,8 @@ def _derivable(report: _Reporter, scenario: Scenario, fixtures: dict[str, bytes]
         except UsageError as error:
             report.add("unreadable", name, str(error))
             continue
-        script = derive_replay_script(own_events(log.header, log.events))
+        calls = derive_calls(own_events(log.header, log.events))
+        script = [call.entry() for call in calls]
         try:
             script = override.apply(script) if override is not None and session_index(name) == 0 else script
         except UsageError as error:
@@ -268,6 +271,21 @@ def _derivable(report: _Reporter, scenario: Scenario, fixtures: dict[str, bytes]
             require_derivable(script, name)
         except UsageError as error:
             report.add("underivable", name, str(error))
+        for call, entry in zip(calls, script, strict=False):
+            if entry.get("chunks") is call.chunks:  # what an override says is not recorded
+                for fault in contradictions(map_strings(call.chunks, _meant)):
+                    message = f"{call.place()}: {fault}".replace(repr(_TOKEN)[1:-1], "{{")
+                    report.add("model-input", name, message, _RERECORD, exit_code=1)
+
+
+_TOKEN = "{{\0"
+"""How a token begins while it is compared."""
+_RERECORD = "restore what the model said (from git, say), or record the scenario again"
+
+
+def _meant(text: str) -> str:
+    """What a text of a fixture stands for: an escape is a literal, and no literal looks like a token."""
+    return substitute(text, lambda body: f"{_TOKEN}{body}}}}}")
 
 
 def _layout(report: _Reporter, name: str, data: bytes) -> None:
