@@ -12,7 +12,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onetake.jsontext import ExactFloat, ExactInt, JsonError, clone, dumps, dumps_lines, dumps_pretty, loads
+from onetake.jsontext import (
+    MAX_DEPTH,
+    ExactFloat,
+    ExactInt,
+    JsonError,
+    clone,
+    dumps,
+    dumps_lines,
+    dumps_pretty,
+    loads,
+    loads_lines,
+)
 
 KEPT = [
     b"-0",
@@ -101,6 +112,20 @@ def test_malformed_text_is_refused_with_its_place(raw: bytes, message: str, offs
     assert caught.value.reason.startswith(message)
     assert caught.value.offset == offset
     assert f"(byte {offset})" in str(caught.value)
+
+
+def test_what_is_read_can_be_walked() -> None:
+    """The limit is the same for every way to read, and brackets in strings do not count."""
+    for opening, leaf, closing in ((b"[", b"1", b"]"), (b'{"a":', b"1", b"}"), (b"[", b"-0", b"]")):
+        kept = opening * MAX_DEPTH + leaf + closing * MAX_DEPTH
+        assert dumps(loads(kept)) == kept
+        refused = opening + kept + closing
+        assert loads_lines(refused, [refused]) is None
+        with pytest.raises(JsonError, match="nested too deeply to read"):
+            loads(refused)
+    flat = dumps(["[{" * 1000, [[]] * 1000])
+    assert dumps(loads(flat)) == flat
+    assert loads_lines(flat, [flat]) == [loads(flat)]
 
 
 def test_nesting_too_deep_to_write_is_an_error() -> None:

@@ -7,7 +7,7 @@ adds what it refuses or forgets:
 - lone surrogates are read and written as `\\udxxx`, exactly as `JSON.stringify` does;
 - a number whose text would change (`-0`, `1.50`, `1E400`, `1e+21`) is read as a float or an int that
   remembers its text (`ExactFloat`, `ExactInt`) and is written back as that text;
-- nesting that is too deep is a `JsonError`, not a crash.
+- nesting that is too deep is a `JsonError`, not a crash: what was read can be walked by recursion.
 
 Only three spellings are not kept: white space, needless escapes (`\\u0041` for `A`) and all but the last of
 duplicate keys. Who must keep those too keeps the bytes (see `onetake.session.splice`).
@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 
 __all__ = [
+    "MAX_DEPTH",
     "ExactFloat",
     "ExactInt",
     "JsonError",
@@ -32,6 +33,10 @@ __all__ = [
     "loads",
     "loads_lines",
 ]
+
+
+MAX_DEPTH = 200
+"""How deep arrays and objects may nest in what is read; Python's own limit is near 1,000 calls."""
 
 
 class JsonError(ValueError):
@@ -78,13 +83,14 @@ def loads(raw: bytes | str) -> Any:
 
     Raises `JsonError` with the byte offset when the text is malformed, is not UTF-8 or nests too deeply.
     """
+    data = raw.encode("utf-8", "surrogatepass") if isinstance(raw, str) else raw
     try:
-        data = raw.encode() if isinstance(raw, str) else raw
-        if not _may_hold_minus_zero(data):
-            return _decoder.decode(data)
+        value = _loads_exactly(raw) if _may_hold_minus_zero(data) else _decoder.decode(data)
     except (msgspec.MsgspecError, RecursionError, ValueError):
-        pass  # the exact decoder gives the value, or the better error
-    return _loads_exactly(raw)
+        value = _loads_exactly(raw)  # gives the value, or the better error
+    if _is_too_deep(data, value):
+        raise JsonError(_TOO_DEEP, 0)
+    return value
 
 
 def loads_lines(text: bytes, lines: list[bytes]) -> list[Any] | None:
@@ -93,9 +99,10 @@ def loads_lines(text: bytes, lines: list[bytes]) -> list[Any] | None:
     Returns None when a line needs more care than that, or is malformed.
     """
     try:
-        return None if _may_hold_minus_zero(text) else list(map(_decoder.decode, lines))
+        values = None if _may_hold_minus_zero(text) else list(map(_decoder.decode, lines))
     except (msgspec.MsgspecError, RecursionError, ValueError):
         return None
+    return None if values is None or any(map(_is_too_deep, lines, values)) else values
 
 
 def dumps_lines(values: Sequence[Any]) -> bytes:
@@ -151,6 +158,23 @@ def _may_hold_minus_zero(raw: bytes) -> bool:
     return False
 
 
+def _is_too_deep(raw: bytes, value: Any) -> bool:
+    """Whether a decoded text nests too deeply; for nearly all the text alone tells that it does not."""
+    if len(raw) <= 2 * MAX_DEPTH or raw.count(b"[") + raw.count(b"{") <= MAX_DEPTH:
+        return False
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            item
+            for parent in level
+            for item in (parent.values() if type(parent) is dict else parent)
+            if type(item) in _CONTAINERS
+        ]
+    return bool(level)
+
+
+_CONTAINERS = frozenset({dict, list})
+_TOO_DEEP = "nested too deeply to read"
 _BEFORE_NUMBER = frozenset({b"", b"[", b":", b",", b" ", b"\t", b"\n", b"\r"})
 _INSIDE_NUMBER = frozenset(bytes([char]) for char in b"0123456789.eE")
 
@@ -205,7 +229,7 @@ def _loads_exactly(raw: bytes | str) -> Any:
     except _NotJson as error:
         raise JsonError(f"JSON has no {error}", max(0, text.find(str(error)))) from None
     except RecursionError:
-        raise JsonError("nested too deeply to read", 0) from None
+        raise JsonError(_TOO_DEEP, 0) from None
 
 
 _ESCAPED = re.compile('[\x00-\x1f"\\\\]|[\ud800-\udfff]')

@@ -168,7 +168,7 @@ class Agent:
             sys.stdout.flush()
 
     def do_fail(self, session, rest, log):
-        return {"code": -32603, "message": "the model said no"}
+        return {"code": -32603, "message": rest or "the model said no"}
 
     def do_ask(self, session, rest, log):
         done = threading.Event()

@@ -16,6 +16,7 @@ from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
+from onetake import jsontext
 from onetake.errors import OnetakeError, UsageError
 from onetake.fixture.normalize import Rules
 from onetake.snapshot import script as ops
@@ -266,5 +267,5 @@ def ended(code: int) -> str:
 
 def short(value: Any) -> str:
     """A JSON value for a message."""
-    text = msgspec.json.encode(value).decode()
+    text = jsontext.dumps(value).decode()
     return text if len(text) <= 400 else f"{text[:400]}..."
