@@ -344,7 +344,7 @@ def test_plain_files_serve_as_stdin_and_stdout(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_watched_serves_too(tmp_path: Path) -> None:
-    """The event loop refuses /dev/null; the agent must see the end of its input there, and not wait for ever."""
+    """The event loop refuses /dev/null; the agent must see the end of its input there, not wait for ever."""
     subprocess.run(
         command(write_agent(tmp_path)),
         stdin=subprocess.DEVNULL,
