@@ -59,7 +59,7 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
     try:
         tables = tomllib.loads(suite.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # an error when the file itself is collected
+    except (OSError, ValueError, RecursionError):  # an error when the file itself is collected
         return None
     scenarios = tables.get("scenarios")
     return True if isinstance(scenarios, dict) and collection_path.name in scenarios else None

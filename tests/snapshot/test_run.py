@@ -241,6 +241,25 @@ def test_selection(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "3 passed" in out
 
 
+@pytest.mark.parametrize(("arguments", "jobs"), [([], 7), (["--jobs", "1"], 1)])
+def test_jobs_where_the_system_does_not_say_which_cpus_are_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], jobs: int
+) -> None:
+    """macOS, for one."""
+    make_suite(tmp_path, {"one": OPENING})
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 7)
+    asked = []
+
+    async def run(selections: Any, mode: str, jobs: int, *rest: Any) -> list[Any]:
+        asked.append(jobs)
+        return []
+
+    monkeypatch.setattr("onetake.cli.suite._run", run)
+    cli.main(["replay", str(tmp_path), *arguments])
+    assert asked == [jobs]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -76,6 +76,11 @@ def test_every_op_of_the_corpus_is_read(shared_dir: Path) -> None:
         ('{"steps": [{"op": "initialize"}], "answers": []}', "unknown field `answers`"),
         ('{"steps": [{"op": "initialize"}], "permissionAnswers": ["yes"]}', "at `$.permissionAnswers[0]`"),
         ('{"steps": [{"op": "waitForFile", "path": "x", "timeout": 3}]}', "unknown field `timeout`"),
+        (
+            '{"steps": [{"op": "waitForFile", "path": "x", "timeoutMs": 0}]}',
+            "Expected `int` >= 1 - at `$.steps[0].timeoutMs`",
+        ),
+        ('{"steps": [{"op": "waitForSubagentTurnEnd", "child": 0}]}', "Expected `int` >= 1"),
         ('{"steps": []}', "`steps` is empty, so the scenario would test nothing"),
         ('{"steps": [', "expecting value (byte 11)"),
     ],

@@ -25,6 +25,7 @@ NAMES = ["text-turn", "bash-tool-turn", "cancel", "cancel-tool-calls", "max-toke
         ("max or cancel and tool", ["cancel-tool-calls", "max-tokens"]),
         ("nothing", []),
         ("(((text-turn)))", ["text-turn"]),
+        ("(turn or not turn) and " * 60 + "max", ["max-tokens"]),
     ],
 )
 def test_expressions(expression: str, selected: list[str]) -> None:
@@ -38,6 +39,8 @@ def test_expressions(expression: str, selected: list[str]) -> None:
         ("", "the expression is empty"),
         ("  ", "the expression is empty"),
         ("and turn", "a name is missing"),
+        ("(" * 3000 + "turn" + ")" * 3000, "-k: the expression is nested more than 50 deep"),
+        ("not " * 3000 + "turn", "-k: the expression is nested more than 50 deep"),
         ("turn and", "a name is missing after 'turn and'"),
         ("turn or or x", "a name is missing after 'turn or'"),
         ("(turn", "a `)` is missing after '( turn'"),

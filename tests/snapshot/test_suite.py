@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from onetake.errors import UsageError
+from onetake.snapshot.static import static_problems
 from onetake.snapshot.suite import find_suites, is_suite, load_suite
 from tests.snapshot.driving import OPENING, make_suite
 
@@ -72,6 +73,13 @@ def test_only_what_a_model_said_is_recorded(tmp_path: Path, table: str, recorded
         (AGENT + "scenarios = 3\n", "unknown field `scenarios` - at `$.agent`"),
         ("scenarios = 3\n" + AGENT, "Expected `object`, got `int` - at `$.scenarios`"),
         (AGENT + "[suite]\ntimeout_s = 'long'\n", "at `$.suite.timeout_s`"),
+        (AGENT + "[suite]\ntimeout_s = 0\n", "Expected `float` > 0.0 - at `$.suite.timeout_s`"),
+        (AGENT + "[suite]\ntimeout_s = nan\n", "Expected `float` > 0.0 - at `$.suite.timeout_s`"),
+        (AGENT + "[suite]\ntimeout_s = inf\n", "Expected `float` <= 86400.0 - at `$.suite.timeout_s`"),
+        (
+            AGENT + "[scenarios.one]\ntimeout_s = -5\n",
+            "[scenarios.one]: Expected `float` > 0.0 - at `$.timeout_s`",
+        ),
         (
             AGENT + "[normalize]\nmint = [{ pattern = 'x(', as = 'a' }]\n",
             "mint[0]: 'x(' is not a regular expression",
@@ -84,6 +92,7 @@ def test_only_what_a_model_said_is_recorded(tmp_path: Path, table: str, recorded
         (AGENT + "[scenarios.'../up']\n", "a scenario is named with letters"),
         (AGENT + "[scenarios.gone]\n", "[scenarios.gone]: the folder"),
         ("[agent\n", "Expected ']'"),
+        (f"x = {'[' * 5000}{']' * 5000}\n", "suite.toml: nested too deeply to read"),
     ],
 )
 def test_what_is_not_understood_is_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -106,6 +115,15 @@ def test_suites_are_found_below_a_folder_once_and_in_order(tmp_path: Path) -> No
     assert [path.parent.relative_to(tmp_path.resolve()).as_posix() for path in found] == ["a/deep", "b"]
 
 
+def test_a_linked_composition_has_its_overlay_beside_the_link(tmp_path: Path) -> None:
+    suite = make_suite(tmp_path / "suite", {"one": OPENING})
+    (tmp_path / "shared.yml").write_bytes((suite.dir / "agent.yml").read_bytes())
+    (suite.dir / "agent.yml").unlink()
+    (suite.dir / "agent.yml").symlink_to(tmp_path / "shared.yml")
+    assert suite.snapshot_config(suite.scenarios["one"]) == suite.dir / "agent.snapshot.yml"
+    assert {problem.guard for problem in static_problems(suite)} == {"missing-file"}, "a new suite has none"
+
+
 def test_a_path_that_leads_to_no_suite_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no suite\.toml here or below"):
         find_suites([tmp_path])
@@ -120,7 +138,7 @@ def test_a_suite_toml_of_another_tool_is_left_alone(tmp_path: Path) -> None:
         find_suites([tmp_path])
 
 
-@pytest.mark.parametrize("text", ["", "[agent\n", "[scenarios.one]\n"])
+@pytest.mark.parametrize("text", ["", "[agent\n", "[scenarios.one]\n", f"x = {'[' * 5000}"])
 def test_a_broken_suite_is_ours_so_that_it_is_an_error(tmp_path: Path, text: str) -> None:
     (tmp_path / "suite.toml").write_text(text)
     assert is_suite(tmp_path / "suite.toml")

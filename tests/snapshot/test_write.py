@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -188,4 +189,21 @@ def test_a_damaged_stage_is_an_error(tmp_path: Path, manifest: bytes, message: s
     (tmp_path / PENDING / MANIFEST).write_bytes(manifest)
     with pytest.raises(UsageError, match=message):
         recover(tmp_path)
+    assert {name: (tmp_path / name).read_bytes() for name in OLD} == OLD
+
+
+def test_what_is_no_stage_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    """A file of this name, or a stage with a folder in it, was left by no command of ours."""
+    fill(tmp_path)
+    pending = tmp_path / PENDING
+    pending.write_text("mine")
+    message = f"{re.escape(str(pending))}: holds what no command left there.*remove it and run"
+    with pytest.raises(UsageError, match=message):
+        recover(tmp_path)
+    assert pending.read_text() == "mine"
+    pending.unlink()
+    (pending / "folder").mkdir(parents=True)
+    with pytest.raises(UsageError, match=message):
+        recover(tmp_path)
+    assert (pending / "folder").exists()
     assert {name: (tmp_path / name).read_bytes() for name in OLD} == OLD

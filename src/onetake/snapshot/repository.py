@@ -152,7 +152,7 @@ def _excluded(path: Path) -> tuple[Path, list[str]] | None:
             continue
         try:
             table = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("onetake")
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise UsageError(f"{file}: {error}") from error
         if isinstance(table, dict):
             patterns = table.get("exclude", [])

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 import msgspec
 
 from onetake import jsontext
 from onetake.errors import UsageError
+
+Positive = Annotated[int, msgspec.Meta(gt=0)]
 
 
 class _Op(msgspec.Struct, tag_field="op", forbid_unknown_fields=True, frozen=True, rename="camel"):
@@ -24,7 +26,7 @@ class WaitedFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True, rename
     """A file that has to appear in the workspace."""
 
     path: str
-    timeout_ms: int | None = None
+    timeout_ms: Positive | None = None
 
 
 class Initialize(_Op, tag="initialize", frozen=True):
@@ -85,13 +87,13 @@ class WaitForFile(_Op, tag="waitForFile", frozen=True):
     """Wait until a file of the workspace exists."""
 
     path: str
-    timeout_ms: int | None = None
+    timeout_ms: Positive | None = None
 
 
 class WaitForTurnStart(_Op, tag="waitForTurnStart", frozen=True):
     """Wait until the log holds a `turn/start` of at least this turn."""
 
-    minimum_turn: int = 1
+    minimum_turn: Positive = 1
 
 
 class WaitForTurnEnd(_Op, tag="waitForTurnEnd", frozen=True):
@@ -113,8 +115,8 @@ class WaitForInboxMessage(_Op, tag="waitForInboxMessage", frozen=True):
 class WaitForSubagentTurnEnd(_Op, tag="waitForSubagentTurnEnd", frozen=True):
     """Wait until a child session ended a turn; `child` counts from 1 (absent: any child)."""
 
-    child: int | None = None
-    minimum_turn: int = 1
+    child: Positive | None = None
+    minimum_turn: Positive = 1
 
 
 class Kill(_Op, tag="kill", frozen=True):

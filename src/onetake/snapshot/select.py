@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Predicate = Callable[[str], bool]
 
+_MAX_DEPTH = 50
 _TOKEN = re.compile(r"\s*(\(|\)|[^\s()]+)")
 
 
@@ -56,6 +57,7 @@ class _Parser:
         self._text = text
         self._tokens: Sequence[str] = _TOKEN.findall(text)
         self._next = 0
+        self._depth = 0
 
     def parse(self) -> Predicate:
         if not self._tokens:
@@ -78,6 +80,15 @@ class _Parser:
         return lambda name: all(term(name) for term in terms)
 
     def _not(self) -> Predicate:
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            raise UsageError(f"-k: the expression is nested more than {_MAX_DEPTH} deep")
+        try:
+            return self._operand()
+        finally:
+            self._depth -= 1
+
+    def _operand(self) -> Predicate:
         if self._accept("not"):
             term = self._not()
             return lambda name: not term(name)

@@ -11,7 +11,7 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -59,12 +59,16 @@ class Normalize(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     workspace: SurfaceRules = SurfaceRules()
 
 
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
+"""How long to wait for something: not for ever, and not for nothing."""
+
+
 class SuiteTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The `[suite]` table."""
 
     driver: str = "acp"
     surfaces: tuple[str, ...] = ("requests", "stdout", "log")
-    timeout_s: float | None = None
+    timeout_s: Seconds | None = None
     """Replaces the default time-outs of waits and prompts, in seconds."""
 
 
@@ -99,7 +103,7 @@ class ScenarioSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     compares_log: bool = True
     workspace_parent: str | None = None
     """An authored directory under which the workspace is made; it stays literal."""
-    timeout_s: float | None = None
+    timeout_s: Seconds | None = None
     needs: list[str] = []
     """Programs that must be on PATH for this scenario."""
 
@@ -151,7 +155,9 @@ class Suite(msgspec.Struct, frozen=True):
 
     def live_config(self, scenario: Scenario) -> Path:
         """The composition that record boots."""
-        return (self.dir / (scenario.settings.config or self.settings.agent.config)).resolve()
+        config = scenario.settings.config or self.settings.agent.config
+        # Not resolved: beside a link is the overlay of the link, whatever it leads to.
+        return Path(os.path.normpath(self.dir / config))
 
     def snapshot_config(self, scenario: Scenario) -> Path:
         """The overlay that replay and refresh boot: `agent.yml` -> `agent.snapshot.yml` beside it."""
@@ -186,7 +192,7 @@ def is_suite(path: Path) -> bool:
     """
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return True
     return not tables or not tables.keys().isdisjoint(Settings.__struct_fields__)
 
@@ -243,6 +249,8 @@ def _decode_settings(path: Path) -> Settings:
         tables = tomllib.loads(raw.decode("utf-8"))
     except ValueError as error:
         raise UsageError(f"{path}: {error}") from error
+    except RecursionError:
+        raise UsageError(f"{path}: nested too deeply to read") from None
     return settings_from(tables, path)
 
 

@@ -54,12 +54,19 @@ def recover(directory: Path) -> str | None:
     """Finish or discard what a killed command left in `directory`.
 
     Returns "completed" (its commit was there), "discarded" (it was not), or None when nothing was left.
-    Raises `UsageError` when the manifest is damaged.
+    Raises `UsageError` when the manifest is damaged, or what is there is no stage or cannot be changed.
     """
-    if not (directory / PENDING).exists():
+    pending = directory / PENDING
+    if not pending.exists():
         return None
-    with locked(directory):
-        return _recover(directory)
+    try:
+        with locked(directory):
+            return _recover(directory)
+    except OSError as error:
+        raise UsageError(
+            f"{pending}: holds what no command left there, or may not be changed ({error.strerror}: "
+            f"{error.filename}); remove it and run the command again"
+        ) from error
 
 
 def _recover(directory: Path) -> str | None:
