@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -28,29 +28,34 @@ def no_ci(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.fixture
-def suite(tmp_path: Path) -> Iterator[Path]:
-    """A suite of three scenarios that replay green."""
-    folder = tmp_path / "suite"
+@pytest.fixture(scope="session")
+def refreshed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A suite of three scenarios that replay green. Read only."""
+    folder = tmp_path_factory.mktemp("refreshed") / "suite"
     make_suite(folder, {name: prompts("hello") for name in ("one", "two", "three")}, suite=STDOUT_ONLY)
-    assert cli.main(["refresh", str(folder)]) == 0
-    yield folder
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("CI", "ONETAKE_SNAPSHOT"):
+            patch.delenv(name, raising=False)
+        assert cli.main(["refresh", str(folder)]) == 0
+    return folder
+
+
+@pytest.fixture
+def suite(refreshed: Path, tmp_path: Path) -> Path:
+    """A copy to break."""
+    return Path(shutil.copytree(refreshed, tmp_path / "suite"))
 
 
 def run_pytest(folder: Path, *arguments: str, **environ: str) -> tuple[int, str]:
-    """Exit code and output of pytest in a process of its own, away from this project's configuration."""
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "no:hypothesispytest",
-        "--rootdir",
-        str(folder),
-        *arguments,
-    ]
+    """Exit code and output of pytest in a process of its own, away from this project's configuration.
+
+    It loads the plugins that the test is about and no others, because each costs a fraction of a second.
+    """
+    plugins = ["-p", "no:cacheprovider"]
+    if "PYTEST_DISABLE_PLUGIN_AUTOLOAD" not in environ:
+        environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+        plugins += ["-p", "onetake.pytest_plugin", *(("-p", "xdist") if "-n" in arguments else ())]
+    command = [sys.executable, "-m", "pytest", *plugins, "--rootdir", str(folder), *arguments]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(
         command, cwd=folder, env=environment | environ, capture_output=True, text=True, check=False
@@ -310,13 +315,13 @@ def test_an_unregistered_static_guard_cannot_get_lost(suite: Path) -> None:
     assert "no test shows problems of ['new-guard']" in out
 
 
-def test_pytest_without_suites_loads_nothing_of_onetake(tmp_path: Path) -> None:
+def test_an_installed_onetake_is_found_and_loads_nothing_without_suites(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         "import json, pathlib, sys\n"
         "def test_it():\n"
         "    loaded = [name for name in sys.modules if name.startswith('onetake')]\n"
         "    pathlib.Path('loaded').write_text(json.dumps(loaded))\n"
     )
-    code, _ = run_pytest(tmp_path)
+    code, _ = run_pytest(tmp_path, PYTEST_DISABLE_PLUGIN_AUTOLOAD="")
     assert code == 0
     assert json.loads((tmp_path / "loaded").read_text()) == ["onetake", "onetake.pytest_plugin"]
