@@ -228,7 +228,7 @@ def test_rules_act_on_live_values_and_leave_names_alone() -> None:
 
 
 def test_the_workspace_by_path_mode_and_content(tmp_path: Path) -> None:
-    """Text by line, other content by digest, links by target, `.git` not at all."""
+    """Text by line, other content by digest, links by target; the root's `.git` is only listed."""
     (tmp_path / "b").mkdir()
     (tmp_path / "b/run.sh").write_text("echo 1\necho 2\n")
     (tmp_path / "b/run.sh").chmod(0o755)
@@ -239,14 +239,60 @@ def test_the_workspace_by_path_mode_and_content(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / ".git").mkdir()
     (tmp_path / ".git/index").write_text("x")
+    (tmp_path / "b/.git").mkdir(mode=0o700)
+    (tmp_path / "b/.git/index").write_text("x")
     found = {entry["path"]: entry for entry in lines(render_workspace(tmp_path, same, Rules()))}
-    assert list(found) == ["a.bin", "b/", "b/run.sh", "big", "latin", "link", "pipe"]
-    assert found["b/run.sh"] == {"path": "b/run.sh", "mode": "executable", "lines": ["echo 1", "echo 2", ""]}
+    inside = ["b/", "b/.git/", "b/.git/index", "b/run.sh"]
+    assert list(found) == ["./", ".git/", "a.bin", *inside, "big", "latin", "link", "pipe"]
+    assert found["b/run.sh"] == {"path": "b/run.sh", "mode": "0755", "lines": ["echo 1", "echo 2", ""]}
+    assert found[".git/"]["kind"] == "not compared" and found["b/.git/"]["mode"] == "0700"
+    assert found["pipe"]["kind"] == "special"
     assert (
         found["a.bin"]["bytes"] == 2 and len(found["latin"]["sha256"]) == 64 and "lines" not in found["big"]
     )
     assert found["link"] == {"path": "link", "link": "b/run.sh"}
-    assert render_workspace(tmp_path / "nothing", same, Rules()) == b""
+
+
+def test_each_bit_of_a_mode_counts(tmp_path: Path) -> None:
+    """Of files and of folders: a key that others can read is not the file that it was."""
+    (tmp_path / "key").write_text("k")
+    (tmp_path / "home").mkdir()
+
+    def modes() -> dict[str, str]:
+        return {e["path"]: e["mode"] for e in lines(render_workspace(tmp_path, same, Rules()))}
+
+    for bits in (0o600, 0o644, 0o4755, 0o1777):
+        (tmp_path / "key").chmod(bits)
+        (tmp_path / "home").chmod(bits | 0o700)
+        found = modes()
+        assert found["key"] == f"{bits:04o}" and found["home/"] == f"{bits | 0o700:04o}"
+
+
+def test_a_workspace_that_is_gone_is_not_an_empty_one(tmp_path: Path) -> None:
+    """An agent that removes its own folder leaves a trace; so does one that puts a link there."""
+    (tmp_path / "empty").mkdir(mode=0o755)
+    assert lines(render_workspace(tmp_path / "empty", same, Rules())) == [{"path": "./", "mode": "0755"}]
+    missing = [{"path": "./", "kind": "missing"}]
+    assert lines(render_workspace(tmp_path / "nothing", same, Rules())) == missing
+    (tmp_path / "swapped").symlink_to("empty")
+    assert lines(render_workspace(tmp_path / "swapped", same, Rules())) == [{"path": "./", "link": "empty"}]
+
+
+def test_what_cannot_be_read_is_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent may take its own rights away; that is no failure of the runner."""
+    (tmp_path / "shut").mkdir()
+    (tmp_path / "secret").write_text("x")
+    listdir, read_bytes = os.listdir, Path.read_bytes
+
+    def refuse(path: Path) -> Any:
+        if path.name in ("shut", "secret"):
+            raise PermissionError
+        return listdir(path) if path.is_dir() else read_bytes(path)
+
+    monkeypatch.setattr(os, "listdir", refuse)
+    monkeypatch.setattr(Path, "read_bytes", refuse)
+    found = {entry["path"]: entry.get("kind") for entry in lines(render_workspace(tmp_path, same, Rules()))}
+    assert found == {"./": None, "secret": "unreadable", "shut/": "unreadable"}
 
 
 # pins -------------------------------------------------------------------------------------------------------

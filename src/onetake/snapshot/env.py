@@ -142,7 +142,7 @@ def copy_tree(source: Path, target: Path) -> None:
             copy_tree(Path(entry.path), copy)
         elif entry.is_file():
             copy.write_bytes(Path(entry.path).read_bytes())
-            copy.chmod(0o755 if entry.stat().st_mode & stat.S_IXUSR else 0o644)
+            copy.chmod(_fixed_mode(entry.stat().st_mode))
             os.utime(copy, (FIXED_MTIME, FIXED_MTIME))
         else:
             raise UsageError(f"{entry.path}: only files, folders and links can be copied into a workspace")
@@ -150,10 +150,17 @@ def copy_tree(source: Path, target: Path) -> None:
     os.utime(target, (FIXED_MTIME, FIXED_MTIME))
 
 
-async def prepare_workspace(scenario: Scenario, workspace: Path) -> None:
-    """Let the scenario's hook, if it has one, change the copied workspace; every mtime becomes `FIXED_MTIME`.
+def _fixed_mode(mode: int) -> int:
+    """What git keeps of a mode. (A folder that nobody may enter is of no use.)"""
+    return 0o755 if stat.S_ISDIR(mode) or mode & stat.S_IXUSR else 0o644
 
-    Raises `UsageError` for whatever the hook raises: it is part of the input.
+
+async def prepare_workspace(scenario: Scenario, workspace: Path) -> None:
+    """Let the scenario's hook, if it has one, change the copied workspace, and put its files in order.
+
+    As of the copied ones, only the executable bit is kept, since the hook runs under the umask of whoever
+    runs the tests; every mtime becomes `FIXED_MTIME`. Raises `UsageError` for whatever the hook raises: it
+    is part of the input.
     """
     if scenario.prepare is None:
         return
@@ -165,8 +172,10 @@ async def prepare_workspace(scenario: Scenario, workspace: Path) -> None:
         place = f"prepare_workspace of {scenario.name}"
         raise UsageError(f"{place} failed: {type(error).__name__}: {error}") from error
     for directory, folders, files in os.walk(workspace, topdown=False):
-        for name in [*files, *folders]:
-            os.utime(os.path.join(directory, name), (FIXED_MTIME, FIXED_MTIME), follow_symlinks=False)
+        for path in [os.path.join(directory, name) for name in [*files, *folders]]:
+            if not os.path.islink(path):
+                os.chmod(path, _fixed_mode(os.stat(path).st_mode))
+            os.utime(path, (FIXED_MTIME, FIXED_MTIME), follow_symlinks=False)
     os.utime(workspace, (FIXED_MTIME, FIXED_MTIME))
 
 

@@ -1,6 +1,8 @@
-"""The workspace surface: the files that a run left behind, by path, mode and content.
+"""The workspace surface: what a run left behind, by path, mode and content.
 
-Text is rendered line by line, so that a difference reads like a diff; anything else by its digest.
+Text is rendered line by line, so that a difference reads like a diff; anything else by its digest. Modes are
+exact: the runner fixes the umask and the modes of what it copies, so that every bit is the agent's doing. The
+first entry is the workspace itself, which an agent may have removed.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,40 +20,54 @@ from onetake.fixture.normalize import Rules
 FILE = "workspace.expected.jsonl"
 MAX_TEXT = 64 * 1024
 """Larger files are rendered by digest, whatever they hold (bytes)."""
+REPOSITORY = ".git/"
+"""Listed, but not looked into: its bytes change from run to run. Deeper ones are folders like others."""
 
 
 def render_workspace(root: Path, tokenize: Callable[[Any], Any], rules: Rules) -> bytes:
-    """Render everything under a folder by path; `.git` is left out (its bytes change from run to run)."""
-    entries: list[dict[str, Any]] = []
-    _walk(root, "", entries)
-    entries.sort(key=lambda entry: str(entry["path"]))
+    """Render a folder and everything below, by path."""
+    entries = sorted(_entries(root, ""), key=lambda entry: str(entry["path"]))
     return b"".join(jsontext.dumps(tokenize(rules.apply(entry))) + b"\n" for entry in entries)
 
 
-def _walk(folder: Path, prefix: str, into: list[dict[str, Any]]) -> None:
-    children = list(os.scandir(folder)) if folder.is_dir() else []
-    for child in children:
-        path = prefix + child.name
-        if child.is_symlink():
-            into.append({"path": path, "link": os.readlink(child.path)})
-        elif child.is_dir():
-            if child.name != ".git":
-                into.append({"path": path + "/"})
-                _walk(Path(child.path), path + "/", into)
-        elif child.is_file():
-            into.append(
-                {"path": path, "mode": "executable" if _executable(child) else "plain", **_content(child)}
-            )
-        else:
-            into.append({"path": path, "kind": "special"})
+def _entries(path: Path, name: str) -> Iterator[dict[str, Any]]:
+    """What stands at a path; `name` is the path within the workspace, empty for the workspace itself."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        yield {"path": name or "./", "kind": "missing"}
+        return
+    bits = f"{stat.S_IMODE(mode):04o}"
+    if stat.S_ISDIR(mode):
+        yield from _folder(path, f"{name}/" if name else "", bits)
+    elif stat.S_ISLNK(mode):  # its own mode means nothing
+        yield {"path": name or "./", "link": os.readlink(path)}
+    elif stat.S_ISREG(mode):
+        yield {"path": name or "./", "mode": bits, **_content(path)}
+    else:
+        yield {"path": name or "./", "mode": bits, "kind": "special"}
 
 
-def _executable(entry: os.DirEntry[str]) -> bool:
-    return bool(entry.stat().st_mode & stat.S_IXUSR)
+def _folder(path: Path, inside: str, bits: str) -> Iterator[dict[str, Any]]:
+    entry = {"path": inside or "./", "mode": bits}
+    if inside == REPOSITORY:
+        yield {**entry, "kind": "not compared"}
+        return
+    try:
+        names = os.listdir(path)
+    except PermissionError:
+        yield {**entry, "kind": "unreadable"}
+        return
+    yield entry
+    for name in names:
+        yield from _entries(path / name, inside + name)
 
 
-def _content(entry: os.DirEntry[str]) -> dict[str, Any]:
-    data = Path(entry.path).read_bytes()
+def _content(path: Path) -> dict[str, Any]:
+    try:
+        data = path.read_bytes()
+    except PermissionError:
+        return {"kind": "unreadable"}
     if len(data) <= MAX_TEXT and b"\0" not in data:
         try:
             return {"lines": data.decode("utf-8").split("\n")}
