@@ -64,17 +64,14 @@ def test_a_temporary_directory_with_other_spellings_is_not_used(
     assert not str(world.run_dir).startswith(str(odd))
 
 
-def test_a_short_plain_temporary_directory_is_used_through_its_links(monkeypatch: pytest.MonkeyPatch) -> None:
-    real, link = Path("/tmp/ot-real"), Path("/tmp/ot_Link")
-    real.mkdir(exist_ok=True)
-    link.unlink(missing_ok=True)
-    link.symlink_to(real)
-    try:
-        monkeypatch.setenv("TMPDIR", str(link))
-        assert env._temporary_base() == real.resolve()
-    finally:
-        link.unlink()
-        real.rmdir()
+def test_a_short_plain_temporary_directory_is_used_through_its_links(
+    own_tmp: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    link = own_tmp / "A_Link"
+    (own_tmp / "real").mkdir()
+    link.symlink_to("real")
+    monkeypatch.setenv("TMPDIR", str(link))
+    assert env._temporary_base() == own_tmp / "real"
 
 
 def test_without_a_usable_temporary_directory_the_run_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
