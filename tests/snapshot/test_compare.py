@@ -95,6 +95,32 @@ def test_an_event_that_was_lost_does_not_blame_those_that_refer_past_it() -> Non
     assert "(4 lines only refer to events that moved)" in found.message
 
 
+def test_one_line_that_moved() -> None:
+    """Is told of in the singular."""
+    old, new = event("tool/result", {}, sourceEventSeqs=[2]), event("tool/result", {}, sourceEventSeqs=[1])
+    lost = event("request/context")
+    found = compare(jsonl(TURN[0], lost, old), jsonl(TURN[0], new), "session.jsonl")
+    assert found is not None and "(1 line only refers to events that moved)" in found.message
+
+
+def test_json_that_is_only_written_otherwise() -> None:
+    """Says so, and shows both spellings; it is never taken for reordered keys."""
+    line = jsonl(event("x", {"v": "\u00e9"}))
+    for other in (
+        line.replace(b"\n", b"\r\n"),
+        line.replace(b":{", b": {"),
+        line.replace(b"\\u00e9", b"\xc3\xa9"),
+    ):
+        for was, now in ((other, line), (line, other)):
+            found = compare(was, now, "session.jsonl")
+            assert found is not None
+            assert found.message.startswith("line 1 (x) differs in spacing, escapes or line ends only\n")
+            before, after = found.message.split("\n")[1:]
+            assert before[6:] != after[6:]
+    crlf = compare(line.replace(b"\n", b"\r\n"), line, "session.jsonl")
+    assert crlf is not None and "}}\\r\n" in crlf.message
+
+
 def test_references_alone_are_a_difference() -> None:
     """When nothing came or went, a changed reference is what changed."""
     old, new = event("tool/result", {}, sourceEventSeqs=[1]), event("tool/result", {}, sourceEventSeqs=[2])

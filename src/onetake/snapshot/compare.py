@@ -59,7 +59,8 @@ def compare(expected: bytes, actual: bytes, file: str) -> Comparison | None:
         message += f"\n  and {more} more {_plural('difference', more)}"
     diff = _unified(pairing.old, new, pairing.gaps(), file)
     if pairing.moved:
-        note = f"({pairing.moved} {_plural('line', pairing.moved)} only refer to events that moved)"
+        refer = "refers" if pairing.moved == 1 else "refer"
+        note = f"({pairing.moved} {_plural('line', pairing.moved)} only {refer} to events that moved)"
         message += f"\n  {note}"
         diff += f"\n{note}"
     return Comparison(message, diff, _cause(pairing))
@@ -112,7 +113,8 @@ def _described(pairing: Pairing, change: Change) -> tuple[str, list[str]]:
     if change.new is None:
         return f"{place} is missing", [f"- {_clip(_text(line))}"]
     path, was, now = _first_difference(line, pairing.new[change.new])
-    return f"{place} differs" + (f" at {path}" if path else ""), [f"- {was}", f"+ {now}"]
+    where = f" {path}" if path == _LAYOUT else f" at {path}" if path else ""
+    return f"{place} differs{where}", [f"- {was}", f"+ {now}"]
 
 
 def _cause(pairing: Pairing) -> str:
@@ -126,10 +128,13 @@ def _cause(pairing: Pairing) -> str:
 
 
 def _first_difference(old: bytes, new: bytes) -> tuple[str, str, str]:
-    """Path and both values of the first difference of two lines; the path is empty for plain text."""
+    """Path and both values of the first difference of two lines; the path is empty for plain text, `_LAYOUT`
+    for JSON that is equal but for how it is written."""
     was, now = parse_line(old), parse_line(new)
     path = ""
     if isinstance(was, dict | list) and isinstance(now, dict | list):
+        if _same(was, now):
+            return _LAYOUT, *_windows(_text(old), _text(new))
         path, was, now = _descend(was, now)
     else:
         was, now = old.decode("utf-8", "replace"), new.decode("utf-8", "replace")
@@ -143,6 +148,8 @@ def _first_difference(old: bytes, new: bytes) -> tuple[str, str, str]:
 
 
 _ABSENT = object()
+_LAYOUT = "in spacing, escapes or line ends only"
+"""Instead of a path: two lines that hold equal values."""
 
 
 def _descend(was: Any, now: Any) -> tuple[str, Any, Any]:
