@@ -117,6 +117,17 @@ def test_a_token_without_a_live_value_is_a_violation(tmp_path: Path) -> None:
     assert line["kind"] == "unknown-token" and line["nearest"]["place"] == "turn 1, step 1"
 
 
+def test_a_token_of_a_rule_that_is_gone_names_the_rule(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, recorded("see {{ticket:1}}"), mint=[("no ([0-9]+)", "number")])
+    with pytest.raises(
+        ModelFailure, match=r"\{\{ticket:1\}\}, and suite.toml has no mint rule named `ticket`"
+    ):
+        stage.call()
+    other = Stage(tmp_path, recorded("see {{number:1}}"), mint=[("no ([0-9]+)", "number")])
+    with pytest.raises(ModelFailure, match="a value that this run has not produced so far"):
+        other.call()
+
+
 def test_an_extra_call_is_reported_before_the_agent_learns_of_it(tmp_path: Path) -> None:
     stage = Stage(tmp_path, recorded("only one"))
     stage.call()

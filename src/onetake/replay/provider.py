@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from onetake.fixture.grammar import UnknownToken, substitute
+from onetake.fixture.ids import minted_name
 from onetake.fixture.lineage import SessionFacts, session_facts
 from onetake.fixture.tokens import LogView, TokenTable, map_strings
 from onetake.model.failures import ModelFailure, failure
@@ -179,8 +180,7 @@ class Replay:
             raise self._violation(
                 request,
                 violations.UNKNOWN_TOKEN,
-                f"the answer to call {place + 1} repeats {error.token}, a value that this run has not "
-                "produced so far; record the scenario again, or script the call in replay.override.json",
+                f"the answer to call {place + 1} repeats {error.token}, {self._why_unknown(error.token)}",
                 nearest=_described(line, place),
             ) from error
         except NoMatch as error:
@@ -191,6 +191,15 @@ class Replay:
                 nearest=_described(line, place),
             ) from error
         return filled
+
+    def _why_unknown(self, token: str) -> str:
+        name = minted_name(token.strip("{}"))
+        if name is not None and all(name != known for _, known in self._mint):
+            return f"and suite.toml has no mint rule named `{name}`"
+        return (
+            "a value that this run has not produced so far; record the scenario again, or script the call in "
+            "replay.override.json"
+        )
 
     def _table(self) -> TokenTable:
         """The values of the run as far as it has come."""
