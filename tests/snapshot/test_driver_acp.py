@@ -95,7 +95,7 @@ def test_a_session_that_was_to_be_refused_fails(tmp_path: Path) -> None:
 
 def test_a_session_that_is_refused_fails(tmp_path: Path) -> None:
     error = failed(drive_steps(tmp_path, OPENING, agent='env = { FAKE = "refuses-sessions" }'), 1)
-    assert "step 2 (newSession): session/new was answered with" in error
+    assert "step 2 (newSession): session/new failed: no such session today (code -32602)" in error
     assert "no such session today" in error
 
 
@@ -116,7 +116,7 @@ def test_a_prompt_that_was_to_fail_but_did_not_fails(tmp_path: Path) -> None:
 
 def test_a_prompt_that_fails_unexpectedly_fails(tmp_path: Path) -> None:
     error = failed(drive_steps(tmp_path, prompts("fail")), 1)
-    assert "step 3 (prompt): session/prompt was answered with" in error
+    assert "step 3 (prompt): session/prompt failed: the model said no (code -32603)" in error
     assert "the model said no" in error
 
 
@@ -170,7 +170,7 @@ def test_an_awaited_message_that_never_comes_is_named(tmp_path: Path) -> None:
     assert "timed out after 2 s awaiting an agent message with 'goodbye'" in error
     step = {"op": "promptAndWaitForAgentMessage", "text": "fail", "waitForText": "goodbye"}
     error = failed(drive_steps(tmp_path / "b", [*OPENING, step]), 1)
-    assert "session/prompt was answered with" in error
+    assert "session/prompt failed: the model said no" in error
 
 
 def test_the_log_is_awaited(tmp_path: Path) -> None:

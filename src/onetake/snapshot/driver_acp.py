@@ -116,7 +116,7 @@ class AcpDriver(Driver):
         """Wait for the answer to the open prompt; an error is a failure."""
         frame = await self._answer_to_prompt(session)
         if "error" in frame:
-            raise self._failure(f"session/prompt was answered with {short(frame)}")
+            raise self._failure(_refusal("session/prompt", frame))
 
     async def _restart(self) -> None:
         if self._process is not None:
@@ -142,7 +142,7 @@ class AcpDriver(Driver):
         def said() -> bool:
             answer = self._open_prompts[session]
             if answer.done() and "error" in answer.result():
-                raise self._failure(f"session/prompt was answered with {short(answer.result())}")
+                raise self._failure(_refusal("session/prompt", answer.result()))
             return wanted in self._said[session]
 
         await self._poll(said, f"an agent message with {wanted!r}", self._timeouts.prompt)
@@ -174,7 +174,7 @@ class AcpDriver(Driver):
         frame = await self._answer(method, params)
         result = frame.get("result")
         if "error" in frame or "result" not in frame:
-            raise self._failure(f"{method} was answered with {short(frame)}")
+            raise self._failure(_refusal(method, frame))
         return result if isinstance(result, dict) else {}
 
     async def _error(self, method: str, params: Frame) -> None:
@@ -223,3 +223,12 @@ class AcpDriver(Driver):
 
     def _objection(self) -> str | None:
         return self._refused
+
+
+def _refusal(method: str, frame: Frame) -> str:
+    """An answer that is no result: what its error says, else the frame."""
+    error = frame.get("error")
+    if isinstance(error, dict) and isinstance(error.get("message"), str) and error["message"]:
+        more = "" if error.get("data") is None else f"; data: {short(error['data'])}"
+        return f"{method} failed: {error['message']} (code {error.get('code')}{more})"
+    return f"{method} was answered with {short(frame)}"
