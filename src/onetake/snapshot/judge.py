@@ -22,6 +22,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
+
+from onetake.errors import AgentError
 from onetake.snapshot import compare as comparing
 from onetake.snapshot import requests, transcript, workspace
 from onetake.snapshot.findings import Difference, Problem, Verdict
@@ -51,12 +54,16 @@ def judge(harvest: Harvest, scenario: Scenario, suite: Suite, pins: Pins) -> Ver
         used_rules=rendered.used_rules,
         named_pins=rendered.named_pins,
     )
+    if harvest.error is not None and harvest.error_exit == AgentError.exit_code:
+        return verdict  # an agent that did not start or died left less of everything: that says no more
     verdict.differences = differences(committed, rendered.files, scenario, suite, pins)
     for unpinned in rendered.unpinned:
         if unpinned.committed is None:
             verdict.problems.append(unpinned_problem(unpinned, scenario, suite))
         else:
             verdict.differences.append(pin_difference(unpinned, scenario, suite))
+    if verdict.problems:  # refresh would refuse, so there is nothing to accept until they are mended
+        verdict.differences = [msgspec.structs.replace(found, accept="") for found in verdict.differences]
     return verdict
 
 
@@ -142,8 +149,7 @@ def harvest_problems(harvest: Harvest, suite: Suite, scenario: Scenario) -> list
                 guard=kind if kind in VIOLATION_GUARDS else "violation",
                 scenario=scenario.name,
                 message=_violation_text(violation, harvest),
-                remedy="if the agent is right to ask for more, record the scenario again: "
-                + command("record", suite, scenario.name),
+                remedy=_remedy(kind, suite, scenario),
             )
         )
     if not harvest.violations:
@@ -168,7 +174,21 @@ def _violation_text(violation: Mapping[str, object], harvest: Harvest) -> str:
     place = f"session {index}" if index is not None else f"session {session}"
     text = f"{violation.get('message')} ({violation.get('kind')}: {place}, call {violation.get('call')}"
     nearest = violation.get("nearest")
+    if isinstance(nearest, Mapping):
+        nearest = f"{nearest.get('place')}, which says {nearest.get('says')!r}"
     return f"{text}; nearest recorded: {nearest})" if nearest not in (None, "") else f"{text})"
+
+
+def _remedy(kind: str, suite: Suite, scenario: Scenario) -> str:
+    """The way out of a violation."""
+    record = command("record", suite, scenario.name)
+    if kind == "no-match":
+        return f"mend the {{{{fromRequest:...}}}} in {scenario.name}/replay.override.json"
+    if kind == "unknown-token":
+        return (
+            f"mend what lost the value (a renamed `mint` rule, say), or record the scenario again: {record}"
+        )
+    return f"if the agent is right to ask for more, record the scenario again: {record}"
 
 
 def apply_to(verdict: Verdict, rendered: Rendered, scenario: Scenario, suite: Suite) -> None:

@@ -46,6 +46,8 @@ class Reporter:
         """One scenario is done: one line, at once."""
         self._done += 1
         status, colour = _status(outcome, self._mode)
+        if status == "written" and self._dry_run:
+            status = "would write"
         counter = f"[{self._done:>{len(str(self._total))}}/{self._total}]"
         line = f"{counter} {self._paint(f'{status:<7}', colour)} {outcome.name}  {outcome.seconds:.2f} s"
         self._print(f"{line}{_note(outcome)}")
@@ -262,7 +264,7 @@ def _after(outcome: Outcome) -> list[str]:
     """What helps beyond the findings: advice about values that change, and the agent's last words."""
     verdict = outcome.verdict
     lines = [verdict.advice.text] if verdict.advice is not None else []
-    if any(not difference.accept for difference in verdict.differences):
+    if any(not difference.accept for difference in verdict.differences) and not verdict.problems:
         lines.append("nothing was written: fence what varies, cover it with a rule, or report a bug")
     if outcome.stderr and not any(problem.guard == "drive" for problem in verdict.problems):
         lines += ["the agent's last stderr:", _indented(outcome.stderr)]

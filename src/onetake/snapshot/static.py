@@ -181,7 +181,8 @@ def _scenario_problems(scenario: Scenario, suite: Suite, pins: Pins) -> list[Pro
 def _missing(
     report: _Reporter, scenario: Scenario, suite: Suite, files: dict[str, bytes], pins: Pins
 ) -> None:
-    write = command("record" if scenario.recorded else "refresh", suite, scenario.name)
+    recording = scenario.recorded and session_file(0) not in files  # all else a refresh gives
+    write = command("record" if recording else "refresh", suite, scenario.name)
     needed = [session_file(0)]
     needed += [_EXPECTED[surface] for surface in suite.surfaces(scenario) if surface in _EXPECTED]
     for name in needed:
