@@ -88,6 +88,14 @@ def said(harvest: Harvest) -> str:
     return "".join(texts)
 
 
+def alive(pid: int) -> bool:
+    """Whether a process runs (a zombie does not)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 def processes_in(folder: Path) -> list[int]:
     """The processes that work under a folder."""
     found = []

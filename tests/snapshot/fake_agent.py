@@ -192,6 +192,11 @@ class Agent:
         child = subprocess.Popen(["sleep", "300"], start_new_session=True, cwd=RUN["roots"]["cwd"])
         say(session, str(child.pid))
 
+    def do_daemon(self, session, rest, log):
+        """Leave a process that has a session and a folder of its own."""
+        child = subprocess.Popen(["sleep", "300"], start_new_session=True, cwd="/")
+        say(session, str(child.pid))
+
     def do_environment(self, session, rest, log):
         mask = os.umask(0)
         os.umask(mask)

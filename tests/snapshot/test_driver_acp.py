@@ -15,7 +15,7 @@ from onetake.errors import UsageError
 from onetake.snapshot.driver import timeouts_for
 from onetake.snapshot.execute import execute
 from onetake.snapshot.harvest import Harvest
-from tests.snapshot.driving import OPENING, drive, drive_steps, make_suite, processes_in, prompts, said
+from tests.snapshot.driving import OPENING, alive, drive, drive_steps, make_suite, processes_in, prompts, said
 
 SHORT = "timeout_s = 2"
 """Long enough for a loaded machine to start the fake agent, short enough to wait for."""
@@ -41,14 +41,6 @@ def failed(harvest: Harvest, exit_code: int) -> str:
     assert harvest.error is not None
     assert harvest.error_exit == exit_code
     return harvest.error
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs (a zombie does not)."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_a_conversation_is_numbered_and_kept_as_bytes(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from onetake.snapshot.env import (
     make_world,
     parse_dotenv,
     recording_variables,
+    remove_run,
     remove_tree,
-    remove_world,
 )
 from onetake.snapshot.suite import Suite
 from tests.snapshot.driving import OPENING, drive, drive_steps, make_suite, prompts, said
@@ -49,7 +49,7 @@ def test_roots_have_one_spelling_one_length_and_no_run_shares_them(tmp_path: Pat
         assert keys[0] == keys[1] == keys[2] != keys[3]
     finally:
         for world in worlds:
-            remove_world(world)
+            remove_run(world.run_dir, world.cwd)
     assert not any(world.run_dir.exists() for world in worlds)
 
 
@@ -60,7 +60,7 @@ def test_a_temporary_directory_with_other_spellings_is_not_used(
     odd.mkdir()
     monkeypatch.setenv("TMPDIR", str(odd))
     world = make_world(suite := one(tmp_path), suite.scenarios["one"])
-    remove_world(world)
+    remove_run(world.run_dir, world.cwd)
     assert not str(world.run_dir).startswith(str(odd))
 
 
@@ -220,7 +220,7 @@ def test_keys_reach_a_recording_only(tmp_path: Path, mode: str) -> None:
     scenario = suite.scenarios["one"]
     world = make_world(suite, scenario)
     seen = agent_environment(suite, scenario, world, mode, {"FROM_BOTH": "environment", "OTHER_KEY": "x"})
-    remove_world(world)
+    remove_run(world.run_dir, world.cwd)
     keys = {
         name: value
         for name, value in seen.items()

@@ -113,10 +113,12 @@ class Suite:
         scenario at a time, pins first. Raises `UsageError` for an unknown name or mode, and for a writing
         mode with CI set or under pytest-xdist.
         """
+        from onetake.snapshot.env import sweep_runs
         from onetake.snapshot.pins import load_pins
         from onetake.snapshot.static import static_problems
         from onetake.snapshot.write import recover
 
+        sweep_runs()
         suite, scenario = self._suite, self._scenario(name)
         mode = _mode(mode)
         if mode != "replay":

@@ -17,8 +17,8 @@ import contextlib
 import os
 from pathlib import Path
 
-from onetake.snapshot.env import remove_tree
 from onetake.snapshot.harvest import Harvest
+from onetake.snapshot.rundirs import remove_tree
 from onetake.snapshot.suite import Scenario, Suite
 
 FOLDER = ".onetake"

@@ -15,15 +15,25 @@ import contextlib
 import hashlib
 import os
 import re
-import secrets
 import stat
 import sys
 from collections.abc import Awaitable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import msgspec
 
 from onetake.errors import UsageError
+from onetake.snapshot.rundirs import (
+    ELSEWHERE,
+    NONCE_LENGTH,
+    make_directory,
+    new_nonce,
+    remove_directory,
+    remove_tree,
+    scratch,
+    sweep,
+)
 from onetake.snapshot.suite import Scenario, Suite
 
 RUN_VARIABLE = "ONETAKE_RUN"
@@ -33,8 +43,6 @@ FIXED_MTIME = 946_684_800
 """Every copied file is of 2000-01-01T00:00:00Z."""
 UMASK = 0o022
 
-_NONCE_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
-_NONCE_LENGTH = 10
 _CLEAN = re.compile(r"/[a-z0-9/-]*")
 _FIXED = {
     "LANG": "C.UTF-8",
@@ -67,10 +75,10 @@ class World(msgspec.Struct, frozen=True):
 
 def make_world(suite: Suite, scenario: Scenario) -> World:
     """Create the directories of one run and copy the scenario's workspace. Raises `UsageError`."""
-    nonce = "".join(secrets.choice(_NONCE_ALPHABET) for _ in range(_NONCE_LENGTH))
+    nonce = new_nonce()
     run_dir = _run_dir(_temporary_base(), nonce, scenario.name)
     cwd = _workspace(suite, scenario, run_dir)
-    run_dir.mkdir(mode=0o700)
+    make_directory(run_dir)
     world = World(
         run_dir=run_dir,
         nonce=nonce,
@@ -87,13 +95,15 @@ def make_world(suite: Suite, scenario: Scenario) -> World:
         directory.mkdir()
     source = scenario.dir / "workspace"
     try:
+        if cwd.parent != run_dir:
+            (run_dir / ELSEWHERE).symlink_to(cwd)
         if source.is_dir():
             copy_tree(source, cwd)
         else:
             cwd.mkdir()
             cwd.chmod(0o755)
     except BaseException:
-        remove_world(world)
+        remove_run(run_dir, cwd)
         raise
     return world
 
@@ -103,7 +113,7 @@ def _temporary_base() -> Path:
     for candidate in (os.environ.get("TMPDIR"), "/tmp", "/var/tmp"):
         if candidate:
             path = os.path.realpath(candidate)
-            room = RUN_DIR_LENGTH - len(path) - len("/ot--") - _NONCE_LENGTH - 4
+            room = RUN_DIR_LENGTH - len(path) - len("/ot--") - NONCE_LENGTH - 4
             if room >= 0 and _CLEAN.fullmatch(path) and os.access(path, os.W_OK | os.X_OK):
                 return Path(path)
     raise UsageError(
@@ -179,26 +189,22 @@ async def prepare_workspace(scenario: Scenario, workspace: Path) -> None:
     os.utime(workspace, (FIXED_MTIME, FIXED_MTIME))
 
 
-def remove_tree(path: Path) -> None:
-    """Remove a directory whatever the modes inside; what is already gone is fine."""
-    try:
-        os.chmod(path, 0o700)
-        entries = list(os.scandir(path))
-    except FileNotFoundError:
-        return
-    for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
-            remove_tree(Path(entry.path))
-        else:
-            os.unlink(entry.path)
-    os.rmdir(path)
-
-
-def remove_world(world: World) -> None:
+def remove_run(run_dir: Path, workspace: Path) -> None:
     """Remove everything of a run, an authored workspace parent's part included."""
-    for directory in (world.cwd, world.run_dir):
-        with contextlib.suppress(OSError):
-            remove_tree(directory)
+    with contextlib.suppress(OSError):
+        remove_tree(workspace)
+    remove_directory(run_dir)
+
+
+def sweep_runs() -> None:
+    """Remove what runs left whose command was killed: the first thing of every command that runs any."""
+    with contextlib.suppress(UsageError):  # said of each run
+        sweep(_temporary_base())
+
+
+def scratch_directory() -> AbstractContextManager[Path]:
+    """A directory for files between two runs. Raises `UsageError` when there is no place for one."""
+    return scratch(_temporary_base())
 
 
 def agent_environment(

@@ -23,13 +23,15 @@ from onetake.snapshot.env import (
     find_program,
     make_world,
     prepare_workspace,
-    remove_world,
+    remove_run,
     write_run_file,
 )
 from onetake.snapshot.harvest import Harvest, Leftover
 from onetake.snapshot.livelog import find_logs, in_order_of_creation
-from onetake.snapshot.process import Launch, kill_strays
+from onetake.snapshot.process import Launch
+from onetake.snapshot.script import Kill
 from onetake.snapshot.select import command as command_for
+from onetake.snapshot.strays import kill_strays, left_running
 from onetake.snapshot.suite import Scenario, Suite
 
 if TYPE_CHECKING:
@@ -69,18 +71,31 @@ async def execute(
         timeouts = timeouts_for(mode, scenario.settings.timeout_s or suite.settings.suite.timeout_s)
         driver = driver_class(suite.settings.suite.driver)(scenario.script, world, timeouts, launch)
         error: OnetakeError | None = None
+        running: list[str] = []
         try:
             await driver.run()
+            if _ended_by_itself(scenario, driver):
+                running = await left_running(world.run_dir)
         except UsageError:
             raise
         except OnetakeError as caught:
             error = caught
         finally:
             kill_strays(world.run_dir)
-        return _harvest(scenario, mode, world, driver, error, fixtures, override, time.monotonic() - started)
+        harvest = _harvest(
+            scenario, mode, world, driver, error, fixtures, override, time.monotonic() - started
+        )
+        harvest.left_running = running
+        return harvest
     except BaseException:
-        remove_world(world)
+        remove_run(world.run_dir, world.cwd)
         raise
+
+
+def _ended_by_itself(scenario: Scenario, driver: Driver) -> bool:
+    """Whether the agent could end what it had started: no signal ended it, now or earlier."""
+    killed = any(isinstance(step, Kill) for step in scenario.steps)
+    return not killed and driver.exit_code is not None and driver.exit_code >= 0
 
 
 def fixture_files(directory: Path) -> list[Path]:

@@ -61,6 +61,7 @@ GUARDS: Mapping[str, Guard] = {
     "drive": Guard(7, "The script is carried through, and the agent exits with 0."),
     "input": Guard(7, "Everything that a run needs is there before the agent starts."),
     "internal": Guard(9, "The runner itself does not fail."),
+    "left-running": Guard(7, "An agent that ends leaves no process of its run behind."),
     "stray-output": Guard(8, "Every line on stdout is a protocol frame."),
     "extra-call": Guard(6, "The agent makes no more model calls than are recorded."),
     "unbound-session": Guard(6, "Every live session has its place in the recording."),

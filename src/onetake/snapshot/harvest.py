@@ -6,13 +6,12 @@ normalized yet: values are live, frames are raw bytes, logs are decoded from the
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from onetake.snapshot.env import remove_tree
+from onetake.snapshot.env import remove_run
 
 if TYPE_CHECKING:
     from onetake.session.jsonl import LogFile
@@ -54,6 +53,8 @@ class Harvest(msgspec.Struct, kw_only=True):
     """Captured model calls, in the order of the file (order of arrival)."""
     violations: list[dict[str, Any]] = []
     leftovers: list[Leftover] = []
+    left_running: list[str] = []
+    """Command lines of processes that outlived an agent which ended by itself. They were killed."""
     roots: dict[str, str] = {}
     """The generated roots: cwd, home, spill."""
     nonce: str = ""
@@ -67,7 +68,5 @@ class Harvest(msgspec.Struct, kw_only=True):
     seconds: float = 0.0
 
     def discard(self) -> None:
-        """Remove what the run left on disk; what something else still writes to stays."""
-        for directory in (self.workspace, self.run_dir):
-            with contextlib.suppress(OSError):
-                remove_tree(directory)
+        """Remove what the run left on disk; what something else still writes to stays, for the next sweep."""
+        remove_run(self.run_dir, self.workspace)

@@ -142,6 +142,15 @@ def harvest_problems(harvest: Harvest, suite: Suite, scenario: Scenario) -> list
                 exit_code=max(1, harvest.error_exit),
             )
         )
+    if harvest.left_running:
+        found.append(
+            Problem(
+                guard="left-running",
+                scenario=scenario.name,
+                message=f"the agent has ended, and left running: {'; '.join(harvest.left_running)}",
+                remedy="let the agent end what it or a tool has started; the runner has killed it",
+            )
+        )
     for violation in harvest.violations:
         kind = str(violation.get("kind"))
         found.append(

@@ -202,22 +202,3 @@ class Launch(msgspec.Struct, frozen=True):
     def takes_prompt(self) -> bool:
         """Whether the command has a place for a prompt."""
         return any(PROMPT in part for part in self.command)
-
-
-def kill_strays(directory: Path) -> int:
-    """Kill every process that still works under a run's directory, in whatever group; how many there were.
-
-    A tool may have put its child into a session of its own, and an agent that was killed could not end it.
-    The directory is generated, so nothing but this run lives in it. Only where /proc exists.
-    """
-    count = 0
-    prefix = f"{directory}/"
-    with contextlib.suppress(FileNotFoundError):
-        for name in os.listdir("/proc"):
-            if not name.isdigit():
-                continue
-            with contextlib.suppress(OSError):
-                if f"{os.readlink(f'/proc/{name}/cwd')}/".startswith(prefix):
-                    os.kill(int(name), signal.SIGKILL)
-                    count += 1
-    return count

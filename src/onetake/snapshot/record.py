@@ -10,13 +10,12 @@ value to `mint` or `mask`, or a bug.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 from onetake.fixture.gaps import keep_gaps
 from onetake.snapshot.commit import commit, secret_problems
-from onetake.snapshot.env import recording_variables
+from onetake.snapshot.env import recording_variables, scratch_directory
 from onetake.snapshot.findings import Advice, Difference, Problem, Verdict
 from onetake.snapshot.harvest import Harvest
 from onetake.snapshot.judge import (
@@ -59,8 +58,8 @@ async def record_scenario(
     verdict = recording.verdict
     model_input = await recording.live()
     if verdict.ok:
-        with tempfile.TemporaryDirectory(prefix="onetake-record-") as folder:
-            files = await recording.verified(model_input, Path(folder))
+        with scratch_directory() as folder:
+            files = await recording.verified(model_input, folder)
         if verdict.differences and not verdict.problems and trial is not None:
             verdict.advice = await recording.explained(trial)
         if verdict.ok:

@@ -68,9 +68,11 @@ async def run_all(
 
 
 def recover_suite(suite: Suite) -> None:
-    """Finish or discard what a killed command left in the suite: the first thing of every command."""
+    """Finish, discard or sweep away what killed commands left: the first thing of every command."""
+    from onetake.snapshot.env import sweep_runs
     from onetake.snapshot.write import recover
 
+    sweep_runs()
     for scenario in suite.scenarios.values():
         recover(scenario.dir)
 

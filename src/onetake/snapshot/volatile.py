@@ -13,7 +13,6 @@ is proposed has therefore been tried: the live run and two replays agree with it
 from __future__ import annotations
 
 import re
-import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from onetake import jsontext
 from onetake.fixture.echoes import delta_text, streams
 from onetake.fixture.gaps import without_gaps
 from onetake.fixture.ids import result_texts
+from onetake.snapshot.env import scratch_directory
 from onetake.snapshot.findings import Advice
 from onetake.snapshot.harvest import Harvest
 from onetake.snapshot.judge import harvest_problems, is_compared, surface_of
@@ -198,11 +198,11 @@ class _Search:
         if self._trials >= 2 * MAX_TRIALS:
             return False
         self._trials += 1
-        with tempfile.TemporaryDirectory(prefix="onetake-trial-") as name:
+        with scratch_directory() as folder:
             for file, data in self._render(self._runs[0]).files.items():
                 if session_index(file) is not None:
-                    (Path(name) / file).write_bytes(data)
-            harvest = await self._trial(self._suite, self._scenario, Path(name))
+                    (folder / file).write_bytes(data)
+            harvest = await self._trial(self._suite, self._scenario, folder)
         self._runs.append(harvest)
         return (
             not harvest_problems(harvest, self._suite, self._scenario) and not self._render(harvest).problems
