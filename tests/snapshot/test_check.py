@@ -11,7 +11,7 @@ import pytest
 from onetake.cli import main
 from onetake.errors import UsageError
 from onetake.snapshot.repository import check_paths, is_session_log, repository_files
-from tests.snapshot.lab import Lab
+from tests.snapshot.lab import Lab, failures, red
 
 LOG = b'{"type":"session","version":0,"id":"{{sessionId}}","createdAt":0,"delegationDepth":0}\n'
 BROKEN = LOG.replace(b'"createdAt":0', b'"createdAt":7')
@@ -230,3 +230,25 @@ def test_single_files_can_be_named(tmp_path: Path) -> None:
     """A log by itself."""
     (tmp_path / "a.jsonl").write_bytes(BROKEN)
     assert [problem.guard for problem in check_paths([tmp_path / "a.jsonl"])] == ["unscrubbed-header"]
+
+
+def test_what_tools_and_editors_leave_in_a_suite_is_nobodys_fixture(
+    lab: Lab, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Hidden files, backups, and what git ignores there: green, unless a run reads it."""
+    git(lab.folder, "init", "-q")
+    (lab.folder / ".gitignore").write_text("*.log\nbuild/\n")
+    hello = lab.snapshots / "hello"
+    for name in (".DS_Store", "input.json~", "debug.log", ".pytest_cache/README.md", "build/out"):
+        (hello / name).parent.mkdir(exist_ok=True)
+        (hello / name).write_text("x")
+    (lab.snapshots / "build").mkdir()
+    code, out = check(capsys, lab.folder)
+    assert code == 0, out
+    outcomes = lab.replay("hello")
+    assert red(outcomes) == {}, failures(outcomes)
+    (hello / "debug.txt").write_text("x")
+    (lab.snapshots / "extra").mkdir()
+    code, out = check(capsys, lab.folder)
+    assert code == 2 and out.count("[orphan-file]") == out.count("[orphan-folder]") == 1
+    assert "debug.txt: nothing compares or reads this file" in out and "let git ignore it" in out

@@ -243,17 +243,29 @@ def _no_pin_at_all(lab: Lab) -> str:
         (lab.snapshots / "hello" / name).unlink()
     outcomes = lab.replay("tools")
     assert red(outcomes)["tools"] >= {"unpinned-header"}
+    assert "make the first scenario the pin, and write it first: pins_header = true in [scenarios.hello]" in (
+        failures(outcomes)
+    )
+    assert "make this scenario the pin" in failures(lab.replay("hello"))
     return failures(outcomes) + static(lab)
 
 
 @case("empty-pin")
 def _pin_that_names_another(lab: Lab) -> str:
     lab.edit("snapshots/suite.toml", "[scenarios.tools]", "[scenarios.tools]\npins_header = true")
-    outcomes = lab.refresh("tools")
-    assert red(outcomes) == {} and not outcomes["tools"].verdict.written, "there is no text for it to write"
-    text = static(lab)
-    assert "hello holds them" in text and "take pins_header away from [scenarios.tools]" in text
+    before = lab.files()
+    assert red(lab.refresh("tools")) == red(lab.record("tools")) == red(lab.replay("tools"))
+    assert lab.changed_since(before) == set()
+    for text in (failures(lab.refresh("tools")), static(lab)):
+        assert "the same header as pin hello" in text
+        assert "remove pins_header from [scenarios.tools]" in text
     return text
+
+
+@case("empty-pin")
+def _pin_that_sends_nothing(lab: Lab) -> str:
+    lab.edit("snapshots/suite.toml", "[scenarios.opened]", "[scenarios.opened]\npins_header = true")
+    return failures(lab.refresh("opened"))
 
 
 @case("pin-clash")

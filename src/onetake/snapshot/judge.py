@@ -38,7 +38,7 @@ from onetake.snapshot.pins import (
 from onetake.snapshot.render import Rendered, render
 from onetake.snapshot.select import command
 from onetake.snapshot.suite import Scenario, Suite
-from onetake.snapshot.unpinned import pin_difference, unpinned_problem
+from onetake.snapshot.unpinned import empty_pin, pin_difference, unpinned_problem
 
 VIOLATION_GUARDS = frozenset({"extra-call", "unbound-session", "unknown-token", "no-match"})
 """Kinds of violation lines that are guards of their own; any other kind counts as `violation`."""
@@ -206,6 +206,17 @@ def apply_to(verdict: Verdict, rendered: Rendered, scenario: Scenario, suite: Su
     verdict.problems += rendered.problems
     if driven:  # else it would hide why the run failed
         verdict.problems += [unpinned_problem(found, scenario, suite) for found in rendered.unpinned]
+        verdict.problems += _empty_pin(rendered, scenario, suite)
     verdict.sidecars = {name: data for name, data in rendered.files.items() if sidecar_of(name) is not None}
     verdict.used_rules |= rendered.used_rules
     verdict.named_pins |= rendered.named_pins
+
+
+def _empty_pin(rendered: Rendered, scenario: Scenario, suite: Suite) -> list[Problem]:
+    """A pin for which this run gives no text: written or not, the next replay would be red."""
+    pins = is_compared("pins", scenario, suite) and scenario.settings.pins_header
+    if not pins or any(sidecar_of(name) is not None for name in rendered.files):
+        return []
+    holders = ", ".join(sorted(rendered.named_pins))
+    why = f"the run sent the same header as pin {holders}" if holders else "the run sent no header to pin"
+    return [empty_pin(scenario, why)]

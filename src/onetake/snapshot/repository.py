@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import fnmatch
 import os
-import subprocess
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -17,17 +16,19 @@ from pathlib import Path
 from onetake import jsontext
 from onetake.errors import UsageError
 from onetake.fixture.check import fixture_faults
+from onetake.snapshot.execute import OVERRIDE_FILE
 from onetake.snapshot.findings import Problem
+from onetake.snapshot.gitfiles import listed_files
+from onetake.snapshot.judge import surface_of
 from onetake.snapshot.pins import session_index
 from onetake.snapshot.secrets import find_secrets
 from onetake.snapshot.static import FAULT_GUARDS, static_problems
-from onetake.snapshot.suite import SUITE_FILE, Suite, is_suite, load_suite
+from onetake.snapshot.suite import SCRIPT_FILE, SUITE_FILE, Suite, is_suite, load_suite
 from onetake.snapshot.write import PENDING, recover
 
 _HEAD = 65536
 """Bytes within which a session header has to end."""
 _SKIPPED = frozenset({".git", ".hg", "node_modules", "__pycache__", ".venv", "venv", ".onetake", PENDING})
-_GIT_VARIABLES = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"})
 
 
 class Finding(list[Problem]):
@@ -70,7 +71,7 @@ def repository_files(path: Path) -> list[Path]:
         raise UsageError(f"{path}: does not exist")
     if path.is_file():
         return [path]
-    listed = _git_files(path)
+    listed = listed_files(path)
     files = sorted(listed if listed is not None else _walk(path))
     patterns = _excluded(path)
     if not patterns:
@@ -123,21 +124,6 @@ def is_session_log(path: Path) -> bool:
     return isinstance(header, dict) and header.get("type") == "session" and isinstance(header.get("id"), str)
 
 
-def _git_files(path: Path) -> list[Path] | None:
-    """What git tracks or would track under a path; None outside a work tree or without git."""
-    command = ["git", "-C", str(path), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    # In a git hook these name the repository relative to its root, and that is not where we look from.
-    environ = {name: value for name, value in os.environ.items() if name not in _GIT_VARIABLES}
-    try:
-        listed = subprocess.run(command, capture_output=True, check=False, env=environ)
-    except OSError:
-        return None
-    if listed.returncode != 0:
-        return None
-    names = {os.fsdecode(name) for name in listed.stdout.split(b"\0") if name}
-    return [file for name in names if (file := path / name).is_file()]
-
-
 def _walk(path: Path) -> Iterator[Path]:
     for folder, folders, files in os.walk(path):
         folders[:] = [name for name in folders if name not in _SKIPPED]
@@ -185,14 +171,14 @@ def _check_suite(file: Path) -> list[Problem]:
 
 def _ignored(suite: Suite) -> Iterator[Problem]:
     """Files of scenarios that git ignores: they are there here, and nowhere else."""
-    listed = _git_files(suite.dir)
+    listed = listed_files(suite.dir)
     known = {str(file) for file in listed or []}
     if str(suite.path) not in known:
         return  # no repository, or a suite that is ignored as a whole
     for scenario in suite.scenarios.values():
         for file in sorted(scenario.dir.rglob("*")):
             relative = file.relative_to(suite.dir)
-            if file.is_file() and str(file) not in known and PENDING not in relative.parts:
+            if file.is_file() and str(file) not in known and _is_read(file.relative_to(scenario.dir)):
                 yield Problem(
                     guard="missing-file",
                     scenario=scenario.name,
@@ -201,6 +187,13 @@ def _ignored(suite: Suite) -> Iterator[Problem]:
                     remedy=f"mend the .gitignore that names it, or add it with `git add -f {relative}`",
                     exit_code=2,
                 )
+
+
+def _is_read(file: Path) -> bool:
+    """Whether a run reads or compares this file of a scenario's folder."""
+    if len(file.parts) > 1:
+        return file.parts[0] == "workspace"
+    return file.name in (SCRIPT_FILE, OVERRIDE_FILE) or surface_of(file.name) is not None
 
 
 def _placed(problem: Problem, folder: Path) -> Problem:

@@ -16,6 +16,7 @@ from onetake.replay.script import derive_calls, own_events, require_derivable
 from onetake.session.jsonl import read_log
 from onetake.snapshot.execute import OVERRIDE_FILE
 from onetake.snapshot.findings import Problem
+from onetake.snapshot.gitfiles import ignored_names
 from onetake.snapshot.judge import is_compared, read_committed, surface_of
 from onetake.snapshot.overlay import overlay_faults
 from onetake.snapshot.pins import (
@@ -37,9 +38,11 @@ from onetake.snapshot.secrets import find_secrets
 from onetake.snapshot.select import command
 from onetake.snapshot.suite import SCRIPT_FILE, Scenario, Suite
 from onetake.snapshot.transcript import FILE as STDOUT_FILE
+from onetake.snapshot.unpinned import empty_pin
 from onetake.snapshot.workspace import FILE as WORKSPACE_FILE
 from onetake.snapshot.write import PENDING
 
+_UNREAD = "nothing compares or reads this file"
 NOTES = frozenset({"README.md", ".gitattributes", ".gitignore"})
 """Files that may stand beside fixtures."""
 _EXPECTED = {"requests": REQUESTS_FILE, "stdout": STDOUT_FILE, "workspace": WORKSPACE_FILE}
@@ -109,8 +112,11 @@ def _folder_problems(suite: Suite) -> Iterator[Problem]:
             remedy="add a [scenarios.NAME] table",
             exit_code=2,
         )
-    for path in sorted(suite.dir.iterdir()):
-        if path.is_dir() and path.name not in suite.scenarios and not path.name.startswith((".", "__")):
+    others = [
+        path for path in sorted(suite.dir.iterdir()) if path.is_dir() and path.name not in suite.scenarios
+    ]
+    for path in _noticed(suite.dir, others):
+        if not path.name.startswith("__"):
             yield Problem(
                 guard="orphan-folder",
                 file=path.name,
@@ -118,7 +124,8 @@ def _folder_problems(suite: Suite) -> Iterator[Problem]:
                 remedy=f"add [scenarios.{path.name}] to {suite.path.name}, or remove the folder",
                 exit_code=2,
             )
-        elif path.is_file() and (
+    for path in sorted(suite.dir.iterdir()):
+        if path.is_file() and (
             surface_of(path.name) is not None or path.name in (SCRIPT_FILE, OVERRIDE_FILE)
         ):
             yield Problem(
@@ -191,9 +198,7 @@ def _missing(
     pins_compared = scenario.settings.pins_header and is_compared("pins", scenario, suite)
     if pins_compared and not any(sidecar_of(name) for name in files):
         if elsewhere := _pinned_elsewhere(files, pins):
-            message = f"the scenario is a pin without a text of its own: {', '.join(elsewhere)} holds them"
-            remedy = f"take pins_header away from [scenarios.{scenario.name}]"
-            report.add("empty-pin", "", message, remedy)
+            report.found.append(empty_pin(scenario, f"it has the same header as pin {', '.join(elsewhere)}"))
         else:
             message = "the scenario is a pin, and no sidecar is committed"
             report.add("missing-file", "system-prompt.expected.md", message, f"write it with `{write}`")
@@ -214,6 +219,7 @@ def _orphans(report: _Reporter, scenario: Scenario, suite: Suite) -> None:
     settings = scenario.settings
     names = {path.name for path in scenario.dir.iterdir()}
     indices = {index for name in names if (index := session_index(name)) is not None}
+    unread = []
     for name in sorted(names - NOTES - {SCRIPT_FILE, "workspace", PENDING}):
         surface, index = surface_of(name), session_index(name)
         if index is not None:
@@ -227,8 +233,19 @@ def _orphans(report: _Reporter, scenario: Scenario, suite: Suite) -> None:
             if not settings.pins_header:
                 remedy = f"set pins_header = true in [scenarios.{scenario.name}], or remove it"
                 report.add("orphan-file", name, "the scenario is no pin", remedy)
-        elif surface is None or not is_compared(surface, scenario, suite):
-            report.add("orphan-file", name, "nothing compares or reads this file", "remove it")
+        elif surface is None:
+            unread.append(scenario.dir / name)
+        elif not is_compared(surface, scenario, suite):
+            report.add("orphan-file", name, _UNREAD, "remove it")
+    for path in _noticed(scenario.dir, unread):
+        report.add("orphan-file", path.name, _UNREAD, "remove it, or let git ignore it")
+
+
+def _noticed(folder: Path, paths: Iterable[Path]) -> list[Path]:
+    """Entries of a folder that somebody put there: no hidden file, no backup, nothing that git ignores."""
+    kept = [path for path in paths if not path.name.startswith(".") and not path.name.endswith("~")]
+    ignored = ignored_names(folder, (path.name for path in kept))
+    return [path for path in kept if path.name not in ignored]
 
 
 def _log_ops(report: _Reporter, scenario: Scenario) -> None:

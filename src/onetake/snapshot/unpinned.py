@@ -55,11 +55,30 @@ def _remedy(unpinned: Unpinned, scenario: Scenario, suite: Suite) -> str:
     first = next((s for s in suite.scenarios.values() if s.settings.pins_header), None)
     pin = suite.scenarios.get(unpinned.committed.scenario) if unpinned.committed is not None else first
     if pin is None:
-        return f"make this scenario a pin: {_own_pin(scenario)}"
+        return no_pin_remedy(scenario, suite)
     mode = "record" if pin.recorded and not (pin.dir / session_file(0)).is_file() else "refresh"
     return (
         f"{mode} the pin first: {command(mode, suite, pin.name)}; if this scenario's {_what(unpinned)} is "
         f"meant to be another one, make it a pin too: {_own_pin(scenario)}"
+    )
+
+
+def no_pin_remedy(scenario: Scenario, suite: Suite) -> str:
+    """What to do in a suite without a pin: one scenario of those with this composition becomes one."""
+    alike = [s for s in suite.scenarios.values() if s.settings.config == scenario.settings.config]
+    first = next((s for s in alike if s.settings.model_turn), scenario)
+    if first is scenario:
+        return f"make this scenario the pin: {_own_pin(scenario)}"
+    return f"make the first scenario the pin, and write it first: {_own_pin(first)}"
+
+
+def empty_pin(scenario: Scenario, why: str) -> Problem:
+    """A pin without a text of its own; `why` says who has it."""
+    return Problem(
+        guard="empty-pin",
+        scenario=scenario.name,
+        message=f"the scenario is a pin without a text of its own: {why}",
+        remedy=f"remove pins_header from [scenarios.{scenario.name}]",
     )
 
 
