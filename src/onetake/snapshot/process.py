@@ -36,14 +36,13 @@ class AgentProcess:
         self.pid = popen.pid
         self.exited: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         """Resolves to the exit code (negative: a signal) once all output was delivered."""
-        self.partial = b""
-        """What stdout held after its last newline."""
         self._popen = popen
         self._on_line = on_line
         self._loop = asyncio.get_running_loop()
         self._stdin: int | None = popen.stdin.fileno()
         self._stdout = popen.stdout.fileno()
-        self._unsent = b""
+        self._unsent = bytearray()
+        self._parts: list[bytes] = []
         self._closing = False
         self._pidfd = -1
         self._watcher: asyncio.Task[None] | None = None
@@ -80,6 +79,11 @@ class AgentProcess:
             except OSError as error:
                 raise AgentError(f"the agent could not be started: {command[0]}: {error.strerror}") from error
         return cls(popen, on_line)
+
+    @property
+    def partial(self) -> bytes:
+        """What stdout held after its last newline."""
+        return b"".join(self._parts)
 
     def send(self, data: bytes) -> None:
         """Write to the agent's stdin without ever blocking the runner."""
@@ -119,10 +123,10 @@ class AgentProcess:
         except BlockingIOError:
             sent = 0
         except OSError:  # the agent closed its stdin; that it died, or no longer answers, is found elsewhere
-            self._unsent = b""
+            self._unsent.clear()
             self._drop_stdin()
             return
-        self._unsent = self._unsent[sent:]
+        del self._unsent[:sent]
         self._loop.remove_writer(self._stdin)
         if self._unsent:
             self._loop.add_writer(self._stdin, self._write)
@@ -146,9 +150,14 @@ class AgentProcess:
         if not data:
             self._loop.remove_reader(self._stdout)
             return False
-        *lines, self.partial = (self.partial + data).split(b"\n")
-        for line in lines:
+        *ends, rest = data.split(b"\n")
+        for end in ends:  # a long line is joined once, not with every piece of it
+            self._parts.append(end)
+            line = b"".join(self._parts)
+            self._parts.clear()
             self._on_line(line)
+        if rest:
+            self._parts.append(rest)
         return True
 
     def _watch(self) -> None:
