@@ -10,7 +10,8 @@ adds what it refuses or forgets:
 - nesting that is too deep is a `JsonError`, not a crash: what was read can be walked by recursion.
 
 Only three spellings are not kept: white space, needless escapes (`\\u0041` for `A`) and all but the last of
-duplicate keys. Who must keep those too keeps the bytes (see `onetake.session.splice`).
+duplicate keys. Who must keep those too keeps the bytes (see `onetake.session.splice`); who must not
+overlook the last reads with `loads_strict`.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ __all__ = [
     "dumps_pretty",
     "loads",
     "loads_lines",
+    "loads_strict",
+    "require_unique_keys",
 ]
 
 
@@ -91,6 +94,29 @@ def loads(raw: bytes | str) -> Any:
     if _is_too_deep(data, value):
         raise JsonError(_TOO_DEEP, 0)
     return value
+
+
+def loads_strict(raw: bytes) -> Any:
+    """Decode as `loads` does what nobody may have meant otherwise: a repeated key is a `JsonError` too."""
+    value = loads(raw)
+    require_unique_keys(raw, value)
+    return value
+
+
+def require_unique_keys(raw: bytes, value: Any) -> None:
+    """Raise `JsonError` when `raw`, which `value` was read from, has a key twice: one of the two is lost."""
+    if dumps(value) == raw:
+        return  # nothing is
+    import json  # only texts that another program laid out come here
+
+    def unique(pairs: list[tuple[str, Any]]) -> None:
+        seen = set[str]()
+        for key, _ in pairs:
+            if key in seen:
+                raise JsonError(f"the key {key!r} is there twice", max(0, raw.rfind(dumps(key))))
+            seen.add(key)
+
+    json.loads(raw, object_pairs_hook=unique, parse_int=str, parse_float=str)
 
 
 def loads_lines(text: bytes, lines: list[bytes]) -> list[Any] | None:

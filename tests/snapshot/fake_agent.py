@@ -16,11 +16,14 @@ import uuid
 with open(os.environ["ONETAKE_RUN"]) as run_file:
     RUN = json.load(run_file)
 OUT = threading.Lock()
+REWRITE = json.loads(os.environ.get("FAKE_REWRITE", "[]"))
+"""A text in every frame and what stands there instead."""
 
 
 def emit(frame):
+    line = json.dumps({"jsonrpc": "2.0", **frame})
     with OUT:
-        sys.stdout.write(json.dumps({"jsonrpc": "2.0", **frame}) + "\n")
+        sys.stdout.write((line.replace(*REWRITE) if REWRITE else line) + "\n")
         sys.stdout.flush()
 
 
@@ -69,6 +72,7 @@ class Agent:
     def __init__(self):
         self.logs = {}
         self.calls = 0
+        self.leaving = False
         self.asked = {}
         self.cancelled = threading.Event()
 
@@ -149,6 +153,8 @@ class Agent:
             reason = answer
         log.end()
         emit({"id": id, "result": {"stopReason": reason}})
+        if self.leaving:
+            os._exit(0)
 
     def do_die(self, session, rest, log):
         print("the last words", file=sys.stderr, flush=True)
@@ -239,15 +245,33 @@ class Agent:
 
     def do_linger(self, session, rest, log):
         """Say something, and answer only after the turn has long ended."""
-        say(session, "more")
-        log.end()
+        log.end()  # first: what was said may get the agent killed
         log.end = lambda: None
+        say(session, "more")
         time.sleep(0.3)
 
     def do_garbage(self, session, rest, log):
         """Spoil the file of the runner that is named."""
         with open(RUN[rest], "a") as file:
             file.write("no json\n")
+
+    def do_half(self, session, rest, log):
+        """Write half a line to the file of the runner that is named."""
+        with open(RUN[rest], "a") as file:
+            file.write('{"kind":')
+
+    def do_repeat(self, session, rest, log):
+        """Log an event with a key twice."""
+        log.end()
+        with open(log.path) as file:
+            text = file.read()
+        with open(log.path, "w") as file:
+            file.write(text.replace('"turn":1', '"turn":2,"turn":1'))
+        log.start = log.end = lambda: None
+
+    def do_leave(self, session, rest, log):
+        """End right after the answer."""
+        self.leaving = True
 
     def do_headless(self, session, rest, log):
         """Leave a log without a header."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,25 @@ def test_what_begins_with_a_header(tmp_path: Path, content: bytes, expected: boo
     (tmp_path / "x.jsonl").write_bytes(content)
     assert is_session_log(tmp_path / "x.jsonl") is expected
     assert not is_session_log(tmp_path / "missing.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("x.jsonl", lambda log: b"\xef\xbb\xbf" + log),
+        ("x.jsonl", lambda log: log.decode().encode("utf-16")),
+        ("x.jsonl", lambda log: b"\n \n" + log),
+        ("x.jsonl", lambda log: log.replace(b"\n", b"\r")),
+        ("x.jsonl", lambda log: log.replace(b"\n", b"\r\n")),
+        ("X.JSONL", lambda log: log.replace(b'"createdAt":0', b'"createdAt":5')),
+    ],
+)
+def test_a_log_in_disarray_is_seen(tmp_path: Path, name: str, change: Callable[[bytes], bytes]) -> None:
+    """An editor's or a tool's mistake must be found, not make the log invisible."""
+    (tmp_path / name).write_bytes(change(LOG + b'{"type":"x","data":{}}\n' * 4000))
+    found = check_paths([tmp_path])
+    assert found.logs == 1 and [problem.guard for problem in found]
+    assert all("onetake migrate" in problem.remedy for problem in found)
 
 
 def test_a_log_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:

@@ -457,6 +457,7 @@ def _answer_with_a_value_that_this_run_does_not_have(lab: Lab) -> str:
     return failures(lab.replay("hello"))
 
 
+case("unused-answer")(lambda lab: of_harvest(lab, unused_answers=["allow_once", "reject_once"]))
 case("violation")(_violation("something new"))
 case("left-running")(lambda lab: of_harvest(lab, left_running=["sleep 300"]))
 case("leftover")(lambda lab: of_harvest(lab, leftovers=[Leftover(0, "session.jsonl", 2, 1)]))

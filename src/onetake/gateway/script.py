@@ -122,7 +122,7 @@ def parse_script(value: Json, name: str) -> MockScript:
 def load_script(raw: bytes, name: str) -> MockScript:
     """Read a script from the bytes of its file. Raises UsageError naming `name` and the place."""
     try:
-        value = jsontext.loads(raw)
+        value = jsontext.loads_strict(raw)
     except ValueError as error:
         raise UsageError(f"{name}: {error}") from error
     return parse_script(value, name)

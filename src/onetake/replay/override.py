@@ -79,7 +79,7 @@ class Override(msgspec.Struct, frozen=True):
 def parse_override(raw: bytes, name: str) -> Override:
     """Decode an override document. Raises UsageError with the place of the fault (`patches[2].at`)."""
     try:
-        document = jsontext.loads(raw)
+        document = jsontext.loads_strict(raw)
     except jsontext.JsonError as error:
         raise UsageError(f"{name}: not JSON: {error}") from None
     if isinstance(document, list):

@@ -89,6 +89,8 @@ class Driver(ABC):
         """Those that do not belong to the protocol."""
         self.session_ids: list[str] = []
         """The sessions that the script opened, in order."""
+        self.unused_answers: list[ops.PermissionAnswer] = []
+        """The permission answers that nobody asked for so far."""
         self._script = script
         self._world = world
         self._timeouts = timeouts

@@ -13,6 +13,8 @@ from onetake.snapshot.process import Launch
 from onetake.snapshot.rpc import Frame, Peer
 
 PROTOCOL_VERSION = 1
+_LAST_WORDS_S = 0.005
+"""How long an agent that ends by itself after its last answer has to show it."""
 
 
 class AcpDriver(Driver):
@@ -26,7 +28,7 @@ class AcpDriver(Driver):
         super().__init__(script, world, timeouts, launch)
         self._peer = Peer(send=self._send, on_request=self._asked, on_notification=self._told)
         self.frames, self.stray = self._peer.frames, self._peer.stray
-        self._answers = list(script.permission_answers)
+        self.unused_answers = list(script.permission_answers)
         self._capabilities: Frame = {}
         self._open_prompts: dict[str, asyncio.Future[Frame]] = {}
         self._said: dict[str, str] = {}
@@ -158,6 +160,10 @@ class AcpDriver(Driver):
 
     async def _shut_down(self) -> None:
         process = self._running()
+        await asyncio.wait([process.exited], timeout=_LAST_WORDS_S)
+        if process.exited.done():
+            code = process.exited.result()
+            raise self._failure(f"the agent {ended(code)} by itself, before the end of its input", 3)
         process.close_stdin()
         code = await self._exit("the agent to exit after the end of its input")
         if code != 0:
@@ -201,9 +207,9 @@ class AcpDriver(Driver):
         """A request of the agent: permission questions are answered from the script, all else is refused."""
         if method != "session/request_permission":
             return {"error": {"code": -32601, "message": f"Method not found: {method}"}}
-        if not self._answers:
+        if not self.unused_answers:
             return {"result": {"outcome": {"outcome": "cancelled"}}}
-        kind = self._answers.pop(0).kind
+        kind = self.unused_answers.pop(0).kind
         options = params.get("options") if isinstance(params, dict) else None
         offered = (
             [option for option in options if isinstance(option, dict)] if isinstance(options, list) else []

@@ -33,6 +33,7 @@ from onetake.snapshot.script import Kill
 from onetake.snapshot.select import command as command_for
 from onetake.snapshot.strays import kill_strays, left_running
 from onetake.snapshot.suite import Scenario, Suite
+from onetake.snapshot.written import REQUEST, SHOWN, VIOLATION, log_fault, read_lines
 
 if TYPE_CHECKING:
     from onetake.session.jsonl import LogFile
@@ -164,6 +165,7 @@ def _harvest(
         stderr=_text(world.stderr),
         exit_code=driver.exit_code,
         opened=list(driver.session_ids),
+        unused_answers=[answer.kind for answer in driver.unused_answers],
         roots=world.roots,
         nonce=world.nonce,
         run_dir=world.run_dir,
@@ -172,8 +174,10 @@ def _harvest(
     )
     if error is not None:
         harvest.error, harvest.error_exit = str(error), error.exit_code
-    harvest.requests = _json_lines(harvest, world.requests)
-    harvest.violations = _json_lines(harvest, world.violations)
+    code = harvest.exit_code
+    harvest.ended = code == 0 or (code is not None and code > 0 and error is None)
+    harvest.requests = _read_lines(harvest, world.requests, REQUEST, may_be_torn=not harvest.ended)
+    harvest.violations = _read_lines(harvest, world.violations, VIOLATION, may_be_torn=False)
     recorded = _read_fixtures(fixtures) if mode != "record" else None
     _collect_sessions(harvest, world, driver.session_ids, recorded)
     if recorded is not None and harvest.error is None:
@@ -200,8 +204,6 @@ def _collect_sessions(
     from onetake.session.store import read_file
 
     logs = []
-    code = harvest.exit_code
-    whole = code == 0 or (code is not None and code > 0 and harvest.error is None)  # it ended by itself
     for path in find_logs(world.sessions):
         try:
             log = read_file(path, live=True)
@@ -209,8 +211,10 @@ def _collect_sessions(
             _add_error(harvest, str(error))
             continue
         logs.append(log)
+        if fault := log_fault(log):
+            _add_error(harvest, f"the agent wrote a log that cannot be taken as it is: {path}: {fault}")
         flaw = log.torn or log.flaw
-        if whole and flaw is not None:
+        if harvest.ended and flaw is not None:
             _add_error(
                 harvest, f"the agent exited with {harvest.exit_code} but left a broken log: {path}: {flaw}"
             )
@@ -242,7 +246,7 @@ def count_leftovers(harvest: Harvest, recorded: list[LogFile], override: Path | 
     made: dict[int, int] = {}
     for request in harvest.requests:
         index = harvest.bindings.get(str(request.get("session")), -1)
-        made[index] = max(made.get(index, 0), int(request.get("call", 0)))
+        made[index] = max(made.get(index, 0), request["call"])
     return [
         Leftover(index, fixture_name(index), len(entries), made.get(index, 0))
         for index, entries in enumerate(scripts)
@@ -250,20 +254,16 @@ def count_leftovers(harvest: Harvest, recorded: list[LogFile], override: Path | 
     ]
 
 
-def _json_lines(harvest: Harvest, path: Path) -> list[dict[str, Any]]:
-    """What the agent appended to a file of the runner; a line that is no JSON is an error of the run."""
-    from onetake import jsontext
-
-    try:
-        raw = path.read_bytes()
-    except FileNotFoundError:
-        return []
-    complete = raw[: raw.rfind(b"\n") + 1]  # a killed agent may have left half a line
-    try:
-        return [jsontext.loads(line) for line in complete.split(b"\n") if line]
-    except jsontext.JsonError as error:
-        _add_error(harvest, f"the agent wrote a line to {path.name} that cannot be read: {error}")
-        return []
+def _read_lines(
+    harvest: Harvest, path: Path, fields: Mapping[str, type], may_be_torn: bool
+) -> list[dict[str, Any]]:
+    """What the agent appended to a file of the runner; any other line is an error of the run."""
+    found, faults, torn = read_lines(path, fields)
+    if torn and not may_be_torn:
+        faults.append(f"{path.name} ends in the middle of a line: {torn[:SHOWN]!r}")
+    for fault in faults:
+        _add_error(harvest, f"the agent wrote what cannot be read: {fault}")
+    return found
 
 
 def _text(path: Path) -> str:

@@ -68,6 +68,7 @@ GUARDS: Mapping[str, Guard] = {
     "no-match": Guard(6, "Every {{fromRequest:REGEX}} of an override finds its text in the live request."),
     "violation": Guard(6, "Replay never leaves the recording."),
     "leftover": Guard(6, "The agent makes every recorded model call."),
+    "unused-answer": Guard(7, "The agent asks for every permission that the script answers."),
     "unknown-tool": Guard(9, "No call is answered with UNKNOWN_TOOL: the agent has the recorded tools."),
     "nonce": Guard(8, "No part of a generated path survives in a rendered file."),
     # Writing.

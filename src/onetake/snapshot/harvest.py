@@ -40,6 +40,8 @@ class Harvest(msgspec.Struct, kw_only=True):
     stderr: str = ""
     exit_code: int | None = None
     """Of the last agent process; None when it never started or had to be killed by the runner."""
+    ended: bool = False
+    """Whether the agent ended by itself: then whatever it wrote must be whole."""
     sessions: list[LogFile] = []
     """Decoded logs in fixture order: 0 is the primary one (`replay.binding` decides).
 
@@ -55,6 +57,8 @@ class Harvest(msgspec.Struct, kw_only=True):
     leftovers: list[Leftover] = []
     left_running: list[str] = []
     """Command lines of processes that outlived an agent which ended by itself. They were killed."""
+    unused_answers: list[str] = []
+    """The kinds of the permission answers of the script that the agent did not ask for."""
     roots: dict[str, str] = {}
     """The generated roots: cwd, home, spill."""
     nonce: str = ""

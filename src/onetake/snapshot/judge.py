@@ -37,7 +37,7 @@ from onetake.snapshot.pins import (
 )
 from onetake.snapshot.render import Rendered, render
 from onetake.snapshot.select import command
-from onetake.snapshot.suite import Scenario, Suite
+from onetake.snapshot.suite import SCRIPT_FILE, Scenario, Suite
 from onetake.snapshot.unpinned import empty_pin, pin_difference, unpinned_problem
 
 VIOLATION_GUARDS = frozenset({"extra-call", "unbound-session", "unknown-token", "no-match"})
@@ -159,6 +159,17 @@ def harvest_problems(harvest: Harvest, suite: Suite, scenario: Scenario) -> list
                 scenario=scenario.name,
                 message=_violation_text(violation, harvest),
                 remedy=_remedy(kind, suite, scenario),
+            )
+        )
+    if harvest.unused_answers and harvest.error is None and not harvest.violations:
+        found.append(
+            Problem(
+                guard="unused-answer",
+                scenario=scenario.name,
+                file=f"{scenario.name}/{SCRIPT_FILE}",
+                message=f"the agent did not ask for the last {len(harvest.unused_answers)} of the "
+                f"permissionAnswers: {', '.join(harvest.unused_answers)}",
+                remedy="if the agent is right not to ask, remove them",
             )
         )
     if not harvest.violations:

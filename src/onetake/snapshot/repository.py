@@ -7,8 +7,10 @@ that git ignores, and `exclude` patterns of `[tool.onetake]` in pyproject.toml, 
 
 from __future__ import annotations
 
+import codecs
 import fnmatch
 import os
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -28,6 +30,9 @@ from onetake.snapshot.write import PENDING, recover
 
 _HEAD = 65536
 """Bytes within which a session header has to end."""
+_LINE_END = re.compile(rb"[\r\n]")
+_BLANK = b" \t\r\n"
+_MARKS = {codecs.BOM_UTF8: "utf-8", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 _SKIPPED = frozenset({".git", ".hg", "node_modules", "__pycache__", ".venv", "venv", ".onetake", PENDING})
 
 
@@ -52,7 +57,7 @@ def check_paths(paths: Sequence[Path]) -> Finding:
             found.suites += 1
             in_suites.add(file.parent.resolve())
             found += _check_suite(file)
-    logs = [file for file in files if file.suffix == ".jsonl" and is_session_log(file)]
+    logs = [file for file in files if _is_jsonl(file) and is_session_log(file)]
     found.logs = len(logs)
     outside = [log for log in logs if not in_suites.intersection(log.resolve().parents)]
     for group in _by_scenario(outside):
@@ -91,7 +96,7 @@ def log_groups(path: Path) -> list[list[Path]]:
         if session_index(path.name) is not None:
             return _by_scenario(file for file in sorted(path.parent.iterdir()) if _is_fixture(file))
         return [[path]]
-    logs = [file for file in repository_files(path) if file.suffix == ".jsonl" and is_session_log(file)]
+    logs = [file for file in repository_files(path) if _is_jsonl(file) and is_session_log(file)]
     return _by_scenario(logs)
 
 
@@ -108,20 +113,38 @@ def _is_fixture(file: Path) -> bool:
     return session_index(file.name) is not None and is_session_log(file)
 
 
+def _is_jsonl(path: Path) -> bool:
+    return path.suffix.lower() == ".jsonl"
+
+
 def is_session_log(path: Path) -> bool:
-    """Whether a file begins with a session header, also when a newline is all that is missing."""
+    """Whether the first line of a file is a session header, in whatever state the file is.
+
+    A newline may be missing; a byte order mark, blank lines and other line ends are somebody's mistake, which
+    must be found and not make the log invisible.
+    """
     try:
         with path.open("rb") as file:
-            line, newline, _ = file.read(_HEAD).partition(b"\n")
+            head = file.read(_HEAD)
     except OSError:
         return False
-    if (not newline and len(line) == _HEAD) or b'"session"' not in line:
+    lines = _LINE_END.split(_utf8(head).lstrip(_BLANK), maxsplit=1)
+    line = lines[0]
+    if (len(lines) == 1 and len(head) == _HEAD) or b'"session"' not in line:
         return False
     try:
         header = jsontext.loads(line)
     except ValueError:
         return False
     return isinstance(header, dict) and header.get("type") == "session" and isinstance(header.get("id"), str)
+
+
+def _utf8(head: bytes) -> bytes:
+    """The beginning of a file without its byte order mark, from the encoding that the mark names."""
+    for mark, encoding in _MARKS.items():
+        if head.startswith(mark):
+            return head[len(mark) :].decode(encoding, "ignore").encode("utf-8", "ignore")
+    return head
 
 
 def _walk(path: Path) -> Iterator[Path]:
@@ -219,7 +242,11 @@ def _check_logs(logs: Sequence[Path]) -> list[Problem]:
     try:
         faults = fixture_faults(files)
     except UsageError as error:
-        return [Problem(guard="unreadable", file=files[0][0], message=str(error), remedy=remedy, exit_code=2)]
+        save = "save it as UTF-8 without byte order mark and blank lines, with line ends `\\n`, then "
+        message = str(error)
+        return [
+            Problem(guard="unreadable", file=files[0][0], message=message, remedy=save + remedy, exit_code=2)
+        ]
     found = [
         Problem(guard=FAULT_GUARDS[fault.kind], file=fault.file, message=fault.message, remedy=remedy)
         for fault in faults

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from onetake import jsontext
+from onetake.snapshot.transcript import frame_of
 
 Frame = dict[str, Any]
 
@@ -49,11 +50,8 @@ class Peer:
     def feed(self, line: bytes) -> None:
         """Take one line of the agent's stdout."""
         self.frames.append(line)
-        try:
-            frame = jsontext.loads(line)
-        except ValueError:
-            frame = None
-        if not isinstance(frame, dict) or frame.get("jsonrpc") != "2.0":
+        frame = frame_of(line)
+        if frame is None:
             self.stray.append(line)
         elif "method" not in frame:
             future = self._pending.pop(frame["id"], None) if isinstance(frame.get("id"), int) else None

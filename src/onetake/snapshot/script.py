@@ -186,7 +186,7 @@ def load_script(path: Path) -> Script:
         raw = path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path}: cannot read the script of the scenario: {error.strerror}") from error
-    return _decoded(lambda: jsontext.loads(raw), str(path))
+    return _decoded(lambda: jsontext.loads_strict(raw), str(path))
 
 
 def script_from(value: Any, place: str) -> Script:

@@ -37,7 +37,7 @@ def render_transcript(
     replay.
     """
     ids: dict[tuple[str, Any], int] = {}
-    values, stray = _sorted_out(frames, _frame, "JSON-RPC frame")
+    values, stray = _sorted_out(frames, frame_of, "JSON-RPC frame")
     for index, value in enumerate(values):
         if "id" in value and value["id"] is not None:
             key = (type(value["id"]).__name__, value["id"])
@@ -57,6 +57,15 @@ def event_of(raw: bytes) -> dict[str, Any] | None:
     """The event that a line is; None when it is none."""
     value = _object(raw)
     return value if value is not None and isinstance(value.get("type"), str) else None
+
+
+def frame_of(raw: bytes) -> dict[str, Any] | None:
+    """The JSON-RPC frame that a line is; None when it is none."""
+    value = _object(raw)
+    if value is None or value.get("jsonrpc") != "2.0":
+        return None
+    answered = value.get("id")
+    return None if isinstance(answered, bool | dict | list) else value
 
 
 def _sorted_out(
@@ -84,19 +93,10 @@ def _rendered(
 
 def _object(raw: bytes) -> dict[str, Any] | None:
     try:
-        value = jsontext.loads(raw)
+        value = jsontext.loads_strict(raw)
     except ValueError:
         return None
     return value if isinstance(value, dict) else None
-
-
-def _frame(raw: bytes) -> dict[str, Any] | None:
-    value = _object(raw)
-    if value is None or value.get("jsonrpc") != "2.0":
-        return None
-    if "id" in value and not isinstance(value["id"], str | int | float | None):
-        return None
-    return value
 
 
 def _join(frames: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
