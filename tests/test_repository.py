@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from onetake import __version__
+
 ROOT = Path(__file__).resolve().parent.parent
 MAX_LINES = 400
 
@@ -206,6 +208,22 @@ def test_both_requirement_files_pin_the_same_versions() -> None:
     """What users run (requirements.txt) is what the tests saw (requirements-dev.txt)."""
     pins = {name: set(re.findall(r"^\S+==\S+", text, re.M)) for name, text in requirement_files()}
     assert pins["requirements.txt"] - pins["requirements-dev.txt"] == set()
+
+
+def versions(files: Iterable[tuple[str, str]]) -> list[str]:
+    """Expected transcripts that the next release of onetake would turn red."""
+    return [
+        name
+        for name, text in files
+        if name.endswith("stdout.expected.jsonl") and f'"version":"{__version__}"' in text
+    ]
+
+
+def test_no_example_pins_our_version() -> None:
+    """People copy examples, and then upgrade."""
+    assert versions(texts(tracked())) == []
+    line = f'{{"agentInfo":{{"name":"onetake","version":"{__version__}"}}}}'
+    assert versions([("a/stdout.expected.jsonl", line)]) == ["a/stdout.expected.jsonl"]
 
 
 def test_make_help_lists_every_target() -> None:

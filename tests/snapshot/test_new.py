@@ -173,6 +173,7 @@ def test_a_new_suite_can_be_recorded_at_once(tmp_path: Path, capsys: pytest.Capt
     assert "agent.snapshot.yml is what replay boots" in capsys.readouterr().out
     settings = load_suite(folder / "snapshots").settings
     assert settings.agent.config == "../agent.yml" and settings.agent.record_env == ["LAB_BASE_URL"]
+    assert settings.normalize.stdout.drop == ["result.agentInfo.version"], "a release is no regression"
     lab = Lab(folder)
     outcomes = lab.record()
     assert red(outcomes) == {}, failures(outcomes)
@@ -186,7 +187,7 @@ def test_a_headless_suite(tmp_path: Path) -> None:
         tmp_path / "runs", "hello", config=tmp_path / "agent.yml", driver="headless", prompts=["Hi."]
     )
     suite = load_suite(tmp_path / "runs")
-    assert suite.settings.suite.driver == "headless"
+    assert suite.settings.suite.driver == "headless" and not suite.settings.normalize.stdout.drop
     assert suite.settings.agent.command == ["onetake", "run", "--config", "{config}", "{prompt}"]
     script = json.loads((tmp_path / "runs/hello/input.json").read_text())
     assert script == {"steps": [{"op": "prompt", "text": "Hi."}]}

@@ -207,6 +207,8 @@ def _suite(config: str, driver: str, variables: Sequence[str], adapters: Sequenc
             "# Rows of your own plugins that reach a model; replay may switch off no other row.",
             f"adapters = [{', '.join(map(_quoted, adapters))}]",
         ]
+    if driver == "acp":
+        lines += ["", "[normalize.stdout]", 'drop = ["result.agentInfo.version"]   # new in each release']
     return "\n".join(lines) + "\n"
 
 
