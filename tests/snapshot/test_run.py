@@ -408,10 +408,19 @@ def test_a_rule_that_never_matches_is_red_after_a_full_run_only(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rule = "[normalize.stdout]\nmask = [{ pattern = 'pid [0-9]+', with = 'pid N' }]"
-    write_suite(tmp_path, "one", "two", extra=rule)
-    assert cli.main(["replay", str(tmp_path)]) == 1
-    assert "[unused-rule]" in capsys.readouterr().out
+    write_suite(tmp_path, "one", "two")
+    settings = tmp_path / "suite.toml"
+    settings.write_text(f"{settings.read_text()}\n{rule}\n")
+    for mode in ("replay", "refresh"):
+        assert cli.main([mode, str(tmp_path)]) == 1
+        assert "[unused-rule]" in capsys.readouterr().out
+    (tmp_path / "forgotten").mkdir()
+    for mode in ("replay", "refresh"):
+        assert cli.main([mode, str(tmp_path)]) == 2
+        assert "[orphan-folder]" in capsys.readouterr().out
+    (tmp_path / "forgotten").rmdir()
     assert cli.main(["replay", str(tmp_path), "-k", "one"]) == 0
+    assert cli.main(["refresh", str(tmp_path), "-k", "one"]) == 0
 
 
 def test_differences_with_one_cause_are_shown_once(

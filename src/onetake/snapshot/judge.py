@@ -31,6 +31,7 @@ from onetake.snapshot.findings import Difference, Problem, Verdict
 from onetake.snapshot.harvest import Harvest
 from onetake.snapshot.pins import (
     Pins,
+    session_file,
     session_index,
     sidecar_of,
     with_full_names,
@@ -229,5 +230,7 @@ def _empty_pin(rendered: Rendered, scenario: Scenario, suite: Suite) -> list[Pro
     if not pins or any(sidecar_of(name) is not None for name in rendered.files):
         return []
     holders = ", ".join(sorted(rendered.named_pins))
+    if not holders and session_file(0) not in rendered.files:
+        return []  # there is no run to speak of
     why = f"the run sent the same header as pin {holders}" if holders else "the run sent no header to pin"
     return [empty_pin(scenario, why)]

@@ -134,4 +134,21 @@ async def write_all(
             pins.fresh = fresh
         outcomes.append(outcome)
         on_outcome(outcome)
-    return outcomes
+    return outcomes if dry_run else [*outcomes, *_next_replay(selection, outcomes)]
+
+
+def _next_replay(selection: Selection, outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """What will be red in the next replay though every write succeeded: a write must not end with success."""
+    from onetake.snapshot.static import static_problems
+
+    ran = [outcome for outcome in outcomes if not outcome.skipped]
+    if not ran or not all(outcome.verdict.ok for outcome in ran):
+        return []
+    names = {outcome.name for outcome in ran}
+    chosen = [scenario for scenario in selection.scenarios if scenario.name in names]
+    static = [
+        p for p in static_problems(selection.suite, chosen) if p.scenario is None or p.scenario in names
+    ]
+    whole = suite_outcome(selection, static, outcomes)
+    whole.verdict.problems += [problem for problem in static if problem not in whole.verdict.problems]
+    return [] if whole.verdict.ok else [whole]
