@@ -72,3 +72,63 @@ def test_a_dry_run_says_would_write(lab: Lab) -> None:
         lines.append(stream.getvalue())
     assert lines[0].startswith("[1/1] would write hello  ")
     assert lines[1].startswith("[1/1] written hello  ")
+
+
+def test_a_refused_recording_keeps_what_was_paid_for(lab: Lab) -> None:
+    """The live run's log lies beside the replay's, and the report says where."""
+    lab.break_agent("different_live")
+    outcome = lab.record("hello")["hello"]
+    kept = outcome.artifacts
+    assert kept is not None and f"{kept.name} (what the model said is in live/)" in failure_text(outcome)
+    said = (kept / "live/session.jsonl").read_text()
+    assert "Hello again!" in said
+    assert '"content":{' in (kept / "stdout.jsonl").read_text()
+    assert '"contents":{' in (kept / "live/stdout.jsonl").read_text()
+    assert (kept / "live/requests.jsonl").exists() and not (kept / "live/failure.txt").exists()
+    lab.edit("agent.yml", "{kind: different_live}", "{kind: random_text}")
+    assert "live/" not in failure_text(lab.replay("hello")["hello"]) and not (kept / "live").exists()
+
+
+def test_the_model_is_not_asked_where_the_recording_could_not_be_kept(lab: Lab) -> None:
+    """No pin, or no key: it is said before anything is paid for, with what to do."""
+    lab.edit("snapshots/suite.toml", "pins_header = true", "")
+    lab.edit("agent.yml", "models: [{id: lab-1}]", "models: [{id: lab-1}]\n    api_key_env: LAB_KEY")
+    outcomes = lab.record("tools")
+    assert outcomes["tools"].artifacts is None, "nothing ran"
+    shown = failures(outcomes)
+    assert "no scenario of the suite is a pin" in shown and "pins_header = true in [scenarios.hello]" in shown
+    assert "agent.yml needs the variable LAB_KEY, and record does not pass it on" in shown
+    assert '[agent] record_env = [..., "LAB_KEY"]' in shown
+    lab.edit("snapshots/suite.toml", "[scenarios.hello]", "[scenarios.hello]\npins_header = true")
+    lab.edit("snapshots/suite.toml", '["LAB_BASE_URL"]', '["LAB_BASE_URL", "LAB_KEY"]')
+    outcomes = lab.record("tools")
+    assert red(outcomes) == {"tools": {"input"}} and outcomes["tools"].exit_code == 2
+    assert "LAB_KEY=... onetake record" in failures(outcomes)
+    (lab.folder / ".env").write_text("LAB_KEY=none\n")
+    outcomes = lab.record("tools")
+    assert red(outcomes) == {}, failures(outcomes)
+
+
+def test_recording_the_same_again_changes_nothing(lab: Lab) -> None:
+    """Other gaps between the same chunks are no news."""
+    lab.edit("snapshots/hello/session.jsonl", '"dt":[', '"dt":[7')
+    before = lab.files()
+    outcomes = lab.record("hello")
+    assert red(outcomes) == {} and outcomes["hello"].verdict.written == []
+    assert lab.changed_since(before) == set()
+
+
+def test_refreshed_answers_of_another_model_are_told_of(lab: Lab) -> None:
+    """Refresh writes the new name, because the harness sends it; who gave the answers is said once."""
+    lab.edit("agent.yml", "lab-1", "lab-2")
+    outcomes = lab.refresh()
+    assert red(outcomes) == {}, failures(outcomes)
+    stream = io.StringIO()
+    reporter = Reporter(stream, "refresh", 5, environ={}, dry_run=False)
+    for outcome in outcomes.values():
+        reporter.finished(outcome)
+    notes = [line for line in stream.getvalue().split("\n") if "note: " in line]
+    assert len(notes) == 3, "what is authored was said by no model"
+    assert "recorded from another model: what lab/lab-1 said now stands under lab/lab-2" in notes[0]
+    assert "onetake record" in notes[0] and "-k hello" in notes[0]
+    assert not any(outcome.verdict.notes for outcome in lab.refresh().values())

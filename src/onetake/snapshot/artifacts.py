@@ -6,9 +6,10 @@
     requests.jsonl     every model call in full
     stdout.jsonl       every line of the agent's stdout
     stderr.txt, violations.jsonl, workspace/
+    live/              the same of the run that asked the model, where a replay refused its recording
 
-The folder ignores itself for git. All of it is from one run: commands that run the same scenario at the same
-time take turns, and the last one stays. The next run of the scenario removes it.
+The folder ignores itself for git. All of it is from one command: commands that run the same scenario at the
+same time take turns, and the last one stays. The next run of the scenario removes it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from onetake.snapshot.rundirs import remove_tree
 from onetake.snapshot.suite import Scenario, Suite
 
 FOLDER = ".onetake"
+LIVE = "live"
 
 
 def artifacts_dir(suite: Suite, scenario: Scenario) -> Path:
@@ -39,9 +41,13 @@ def clear(suite: Suite, scenario: Scenario) -> None:
             remove_tree(target)
 
 
-def keep(harvest: Harvest, suite: Suite, scenario: Scenario, failure: str) -> Path:
+def keep(
+    harvest: Harvest, suite: Suite, scenario: Scenario, failure: str, *, live: Harvest | None = None
+) -> Path:
     """Keep workspace, logs, requests, stdout and stderr of a failed run, with the failure's text; the folder.
 
+    `live` is the run that asked the model, where the failed one is a replay of it: what it brought was paid
+    for.
     The workspace and the store are moved, so this comes after everything that reads them. OSErrors pass
     through.
     """
@@ -54,18 +60,22 @@ def keep(harvest: Harvest, suite: Suite, scenario: Scenario, failure: str) -> Pa
             ignore.write("*\n")
         remove_tree(target)
         target.mkdir(parents=True)
-        _fill(target, harvest, failure)
+        text = f"{failure}\n"
+        (target / "failure.txt").write_text(text, encoding="utf-8", errors="backslashreplace")
+        _fill(target, harvest)
+        if live is not None:
+            (target / LIVE).mkdir()
+            _fill(target / LIVE, live)
     return target
 
 
-def _fill(target: Path, harvest: Harvest, failure: str) -> None:
+def _fill(target: Path, harvest: Harvest) -> None:
     for log in harvest.sessions:
         index = harvest.bindings[log.id]
         name = f"session.{index}.jsonl" if index else "session.jsonl"
         lines = [log.header_raw, *(record.raw for record in log.records)]
         (target / name).write_bytes(b"\n".join(lines) + b"\n")
     (target / "stdout.jsonl").write_bytes(b"".join(frame + b"\n" for frame in harvest.frames))
-    (target / "failure.txt").write_text(failure + "\n", encoding="utf-8", errors="backslashreplace")
     _move(harvest.workspace, target / "workspace")
     for name, kept in (
         ("logs", "store"),

@@ -178,7 +178,8 @@ async def _guarded(
         if harvests and not verdict.ok:
             stderr = "\n".join(harvests[-1].stderr.strip("\n").split("\n")[-STDERR_LINES:])
             try:
-                kept = artifacts.keep(harvests[-1], suite, scenario, _text(verdict))
+                live = next((harvest for harvest in harvests[:-1] if harvest.mode == "record"), None)
+                kept = artifacts.keep(harvests[-1], suite, scenario, _text(verdict), live=live)
             except OSError as error:  # must not hide why the scenario is red
                 not_kept = str(error)
     finally:

@@ -77,6 +77,8 @@ class Verdict(msgspec.Struct, kw_only=True):
     """The sidecars of a pin as record or refresh made them (file name -> bytes), written or not."""
     changes: list[Difference] = []
     """What record or refresh changed (in a dry run: would change), old against new. No failure."""
+    notes: list[str] = []
+    """What its owner should know though nothing is red."""
     advice: Advice | None = None
     """What record found out about values that change from run to run."""
 

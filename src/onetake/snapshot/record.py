@@ -13,7 +13,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from onetake.fixture.gaps import keep_gaps
+from onetake.fixture.gaps import keep_gaps, same_fixture
+from onetake.snapshot.asking import futile
 from onetake.snapshot.commit import commit, secret_problems
 from onetake.snapshot.env import recording_variables, scratch_directory
 from onetake.snapshot.findings import Advice, Difference, Problem, Verdict
@@ -56,6 +57,9 @@ async def record_scenario(
         return Verdict(scenario=scenario.name, problems=[_authored(scenario, suite)])
     recording = _Recording(run_once, scenario, suite, pins or load_pins(suite), environ)
     verdict = recording.verdict
+    verdict.problems += futile(suite, scenario, environ)
+    if not verdict.ok:
+        return verdict
     model_input = await recording.live()
     if verdict.ok:
         with scratch_directory() as folder:
@@ -112,10 +116,15 @@ class _Recording:
         if self.verdict.ok:
             second, _ = await self._run("replay", folder)
             self._agree(first, second, "two replays of this recording disagree [unstable]")
-        return {
-            name: keep_gaps(model_input[name], data) if name in model_input else data
-            for name, data in first.files.items()
-        }
+        return {name: self._kept(name, data, model_input) for name, data in first.files.items()}
+
+    def _kept(self, name: str, data: bytes, model_input: Mapping[str, bytes]) -> bytes:
+        """A file with the gaps of the live run; as it is committed where only gaps would change."""
+        if name in model_input:
+            data = keep_gaps(model_input[name], data)
+        committed = self.committed.get(name)
+        fixture = session_index(name) is not None
+        return committed if fixture and committed is not None and same_fixture(committed, data) else data
 
     async def explained(self, trial: Trial) -> Advice | None:
         """Why the runs disagree, and the rules that would make them agree."""

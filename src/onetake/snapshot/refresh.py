@@ -22,7 +22,7 @@ from onetake.snapshot.findings import Problem, Verdict
 from onetake.snapshot.harvest import Harvest
 from onetake.snapshot.judge import apply_to, harvest_problems, read_committed
 from onetake.snapshot.mode import refuse_in_ci
-from onetake.snapshot.pins import Pins, load_pins, session_index
+from onetake.snapshot.pins import Pins, header_lines, load_pins, session_index
 from onetake.snapshot.render import render
 from onetake.snapshot.select import command
 from onetake.snapshot.suite import Scenario, Suite
@@ -62,8 +62,35 @@ async def refresh_scenario(
     }
     verdict.problems += chunk_problems(committed, files, scenario, suite)
     if verdict.ok:
+        verdict.notes += relabelled(committed, files, scenario, suite)
         commit(verdict, committed, files, scenario, suite, environ, dry_run=dry_run)
     return verdict
+
+
+def relabelled(
+    committed: Mapping[str, bytes], files: Mapping[str, bytes], scenario: Scenario, suite: Suite
+) -> list[str]:
+    """A warning when recorded answers would stand under the name of a model that did not give them."""
+    if not scenario.recorded:
+        return []
+    before, after = _models(committed), _models(files)
+    if before == after or not before:
+        return []
+    return [
+        f"recorded from another model: what {', '.join(before)} said now stands under {', '.join(after)}; "
+        f"to ask that one: {command('record', suite, scenario.name)}"
+    ]
+
+
+def _models(files: Mapping[str, bytes]) -> list[str]:
+    """The models that the headers of a scenario's fixtures name, each once, in order."""
+    configs = [
+        header.get("config") or {}
+        for name in sorted(files)
+        if session_index(name) is not None
+        for header in header_lines(files[name])
+    ]
+    return list(dict.fromkeys(f"{config.get('provider')}/{config.get('model')}" for config in configs))
 
 
 def chunk_problems(

@@ -14,6 +14,7 @@ from typing import Any, TextIO
 
 import msgspec
 
+from onetake.snapshot.artifacts import LIVE
 from onetake.snapshot.attempt import Outcome
 from onetake.snapshot.causes import accepting, alike
 from onetake.snapshot.findings import Difference, Verdict
@@ -50,7 +51,7 @@ class Reporter:
             status = "would write"
         counter = f"[{self._done:>{len(str(self._total))}}/{self._total}]"
         line = f"{counter} {self._paint(f'{status:<7}', colour)} {outcome.name}  {outcome.seconds:.2f} s"
-        self._print(f"{line}{_note(outcome)}")
+        self._print(f"{line}{_note(outcome)}", *(f"    note: {note}" for note in outcome.verdict.notes))
 
     def summary(self, outcomes: Sequence[Outcome], seconds: float) -> None:
         """Changes of a writing mode, every failure, and the counts."""
@@ -90,7 +91,7 @@ class Reporter:
         if many and outcome.artifacts is not None:
             self._print(f"kept: {display(outcome.artifacts.parent)}{os.sep} (a folder for each)")
         elif outcome.artifacts is not None:
-            self._print(f"kept: {display(outcome.artifacts)}")
+            self._print(_kept(outcome.artifacts))
         for member in group.outcomes:
             if member.not_kept:
                 self._print(f"could not keep what {member.name} left: {member.not_kept}")
@@ -174,7 +175,7 @@ def failure_text(outcome: Outcome) -> str:
         lines += [f"{difference.surface}: {difference.file}", _indented(difference.message)]
     lines += _after(outcome)
     if outcome.artifacts is not None:
-        lines.append(f"kept: {display(outcome.artifacts)}")
+        lines.append(_kept(outcome.artifacts))
     if outcome.not_kept:
         lines.append(f"could not keep what the run left: {outcome.not_kept}")
     lines += [f"accept: {command}" for command in accepting(outcome.suite, [outcome.verdict])]
@@ -217,6 +218,7 @@ def as_json(outcomes: Sequence[Outcome], mode: str, seconds: float) -> dict[str,
                 "artifacts": None if outcome.artifacts is None else display(outcome.artifacts),
                 "notKept": outcome.not_kept or None,
                 "written": outcome.verdict.written,
+                "notes": outcome.verdict.notes,
                 "problems": msgspec.to_builtins(outcome.verdict.problems),
                 "differences": msgspec.to_builtins(outcome.verdict.differences),
                 "changes": msgspec.to_builtins(outcome.verdict.changes),
@@ -269,6 +271,11 @@ def _after(outcome: Outcome) -> list[str]:
     if outcome.stderr and not any(problem.guard == "drive" for problem in verdict.problems):
         lines += ["the agent's last stderr:", _indented(outcome.stderr)]
     return lines
+
+
+def _kept(folder: Path) -> str:
+    live = f" (what the model said is in {LIVE}/)" if (folder / LIVE).is_dir() else ""
+    return f"kept: {display(folder)}{live}"
 
 
 def _listed(head: str, names: Sequence[str], joint: str) -> str:
