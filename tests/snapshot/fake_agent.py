@@ -176,6 +176,9 @@ class Agent:
     def do_fail(self, session, rest, log):
         return {"code": -32603, "message": rest or "the model said no"}
 
+    def do_reason(self, session, rest, log):
+        return rest
+
     def do_ask(self, session, rest, log):
         done = threading.Event()
         outcome = []

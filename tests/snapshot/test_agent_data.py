@@ -17,22 +17,27 @@ from onetake.errors import UsageError
 from onetake.session.store import read_file
 from onetake.snapshot.execute import _collect_sessions, execute, fixture_files
 from onetake.snapshot.harvest import Harvest
-from onetake.snapshot.judge import judge
+from onetake.snapshot.judge import harvest_problems, judge
 from onetake.snapshot.livelog import find_logs
 from onetake.snapshot.pins import load_pins
-from tests.snapshot.driving import drive_steps, prompts
+from tests.snapshot.driving import drive, make_suite, prompts
 from tests.snapshot.lab import Lab
 
 DEEP = json.loads("[" * 150 + "]" * 150)
 JUNK: list[Any] = [None, True, -1, 10**30, 1.5, "", "\ud800", "{{cwd}}", [], {}, [1], {"a": 1}, DEEP]
 
 
-def test_half_a_character_in_an_error_is_shown_escaped(tmp_path: Path) -> None:
-    harvest = drive_steps(tmp_path, prompts("fail \ud800!"))
-    harvest.discard()
-    assert harvest.error is not None
-    assert r'session/prompt was answered with {"jsonrpc":"2.0","id":3,"error":{' in harvest.error
-    assert r'"message":"\ud800!"' in harvest.error
+def test_half_a_character_in_an_answer_is_shown_escaped(tmp_path: Path) -> None:
+    """In what the runner quotes, and in what it shows as JSON."""
+    failing = prompts("fail \ud800!")
+    unwanted = [*failing[:2], {"op": "promptExpectError", "text": "reason \ud800!"}]
+    for steps, shown in ((failing, r"failed: \ud800! (code -32603)"), (unwanted, r'"stopReason":"\ud800!"')):
+        suite = make_suite(tmp_path, {"one": steps})
+        harvest = drive(suite)
+        harvest.discard()
+        (problem,) = harvest_problems(harvest, suite, suite.scenarios["one"])
+        assert shown in problem.message
+        problem.text().encode()
 
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:

@@ -42,6 +42,11 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int = 1
     """1 the run is red, 2 missing or malformed input, 3 the agent did not start or died."""
 
+    def __post_init__(self) -> None:
+        """Escape half characters, which agents may write and no stream takes (nor does pytest-xdist)."""
+        printable = self.message.encode("utf-8", "backslashreplace").decode()
+        msgspec.structs.force_setattr(self, "message", printable)
+
     def text(self) -> str:
         """One paragraph for people: place, message, remedy, and the guard's id."""
         place = "/".join(p for p in (self.scenario, self.surface) if p)
