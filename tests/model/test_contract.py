@@ -52,6 +52,8 @@ CALL = {"type": "tool-call", "id": "c", "name": "bash", "arguments": "{}"}
         [text("\ud83d"), text("\ude00"), end(type="text", text="\U0001f600")],
         [end(type="image", url="x", further=[1]), {**text("Hello"), "index": 1, "further": True}],
         [{"type": "usage", "usage": {"inputTokens": 1}}, STOP],
+        [start(), text(""), STOP],
+        [start(), {"type": "finish", "reason": {"kind": "max-tokens"}}],
     ],
 )
 def test_what_a_stream_may_do(chunks: list[dict[str, Any]]) -> None:
@@ -83,6 +85,7 @@ def test_what_a_stream_may_do(chunks: list[dict[str, Any]]) -> None:
         ([call("{"), {**call("}"), "id": "d"}], "its id is 'd', and was 'c'"),
         ([call("{"), end(**CALL)], "its deltas say '{', and its end says '{}'"),
         ([start(), text("a"), end(type="image"), STOP], "of type 'image' where the block is 'text'"),
+        ([start(), {**text("Hello"), "index": 1}, STOP], "block 0: it begins, and nothing comes of it"),
         ([{"type": "text_delta"}], "chunk 1: type: is 'text_delta'; it must be one of block-start"),
         ([{}], "chunk 1: type: is None"),
     ],

@@ -272,6 +272,13 @@ class Agent:
             file.write(text.replace('"turn":1', '"turn":2,"turn":1'))
         log.start = log.end = lambda: None
 
+    def do_copy(self, session, rest, log):
+        """Leave the log a second time."""
+        folder = os.path.join(RUN["sessionsRoot"], "project", "copy")
+        os.makedirs(folder)
+        with open(log.path) as file, open(os.path.join(folder, "session.jsonl"), "w") as copy:
+            copy.write(file.read())
+
     def do_leave(self, session, rest, log):
         """End right after the answer."""
         self.leaving = True

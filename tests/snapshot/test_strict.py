@@ -124,6 +124,11 @@ def test_a_repeated_key_in_a_log_fails_the_run(tmp_path: Path) -> None:
     assert "the key 'turn' is there twice" in error and "session.jsonl: line" in error
 
 
+def test_two_logs_of_one_session(tmp_path: Path) -> None:
+    """Only one of them would be compared."""
+    assert "the agent left two logs of one session: " in error_of(drive_steps(tmp_path, prompts("copy")))
+
+
 # files of the runner ----------------------------------------------------------------------------------------
 
 

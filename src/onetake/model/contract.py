@@ -87,6 +87,9 @@ def contradictions(chunks: Iterable[Chunk]) -> Iterator[str]:
         elif "index" in chunk:
             said = open_blocks.setdefault(chunk["index"], _Said())
             yield from (f"chunk {number}, block {chunk['index']}: {text}" for text in said.take(chunk))
+        elif chunk["type"] == "finish" and chunk["reason"]["kind"] in ("stop", "tool-calls"):
+            void = [index for index, said in open_blocks.items() if said.is_void()]
+            yield from (f"block {index}: it begins, and nothing comes of it" for index in void)
 
 
 class _Said:
@@ -116,6 +119,10 @@ class _Said:
             for key in ("id", "name"):
                 if chunk.get(key):
                     yield from self._name(key, chunk[key])
+
+    def is_void(self) -> bool:
+        """Whether the block was announced, and no more."""
+        return not self.closed and not self.pieces
 
     def _end(self, block: Mapping[str, Any]) -> Iterator[str]:
         for key in ("id", "name"):

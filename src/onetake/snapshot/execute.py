@@ -210,6 +210,8 @@ def _collect_sessions(
         except UsageError as error:
             _add_error(harvest, str(error))
             continue
+        if any(log.id == other.id for other in logs):  # of which one alone would be compared
+            _add_error(harvest, f"the agent left two logs of one session: {path} is the second")
         logs.append(log)
         if fault := log_fault(log):
             _add_error(harvest, f"the agent wrote a log that cannot be taken as it is: {path}: {fault}")
