@@ -203,7 +203,7 @@ def _collect_sessions(
     from onetake.replay.binding import bind
     from onetake.session.store import read_file
 
-    logs = []
+    logs: list[LogFile] = []
     for path in find_logs(world.sessions):
         try:
             log = read_file(path, live=True)
