@@ -68,7 +68,7 @@ def test_every_op_of_the_corpus_is_read(shared_dir: Path) -> None:
     [
         (
             '{"steps": [{"op": "promt", "text": "x"}]}',
-            "Invalid value 'promt' - at `$.steps[0].op`; known ops: ",
+            "Invalid value 'promt' - at `$.steps[0].op`; did you mean `prompt`? (known ops: ",
         ),
         ('{"steps": [{"op": "prompt", "txt": "x"}]}', "unknown field `txt` - at `$.steps[0]`"),
         ('{"steps": [{"op": "prompt"}]}', "missing required field `text`"),

@@ -18,9 +18,9 @@ from types import ModuleType
 from onetake.errors import OnetakeError, UsageError
 
 COMMANDS = {
-    "replay": ("onetake.cli.suite", "run suites against their recordings (keyless)"),
-    "record": ("onetake.cli.suite", "run suites against the real model and write what happens"),
-    "refresh": ("onetake.cli.suite", "rewrite expected output, keep what the model said (keyless)"),
+    "replay": ("onetake.cli.replay", "run suites against their recordings (keyless)"),
+    "record": ("onetake.cli.record", "run suites against the real model and write what happens"),
+    "refresh": ("onetake.cli.refresh", "rewrite expected output, keep what the model said (keyless)"),
     "check": ("onetake.cli.check", "look for broken fixtures without starting anything"),
     "new": ("onetake.cli.new", "add a scenario to a suite, or begin a suite"),
     "migrate": ("onetake.cli.migrate", "rewrite old fixture layouts in canonical form"),
@@ -38,7 +38,8 @@ Record an agent once. Replay it forever, without a key, and see every change it 
 
 """
 _CONCLUSION = """
-`onetake COMMAND --help` explains a command. To try it out, in a checkout of onetake:
+`onetake COMMAND --help` explains a command; `onetake help suite` explains suite.toml, input.json and the
+files of a scenario. To try it out, in a checkout of onetake:
 
   onetake replay examples/acp-agent/tests/snapshots
 
@@ -78,6 +79,8 @@ def _dispatch(arguments: list[str]) -> int:
         print(_overview(), end="", file=sys.stderr)
         return 2
     name, *rest = arguments
+    if name == "help" and rest:
+        return _help(rest[0])
     if name in ("-h", "--help", "help"):
         print(_overview(), end="")
         return 0
@@ -93,6 +96,15 @@ def _dispatch(arguments: list[str]) -> int:
     quick = getattr(module, "quick", None)
     code: int | None = quick(rest) if quick is not None else None
     return _run_parsed(module, name, rest) if code is None else code
+
+
+def _help(topic: str) -> int:
+    if topic == "suite":
+        from onetake.snapshot.reference import reference
+
+        print(reference(), end="")
+        return 0
+    return _dispatch([topic, "--help"])
 
 
 def _run_parsed(module: ModuleType, name: str, rest: list[str]) -> int:

@@ -22,29 +22,32 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 
-HELP = """\
-Run the scenarios of snapshot suites.
 
-  replay   boots the agent with its recording in place of the model, and compares; needs no key, never writes
-  record   boots the agent with the real model, checks the recording by two replays, and writes it
-  refresh  like replay, but rewrites what the harness put out; what the model said stays
+def add_arguments(parser: argparse.ArgumentParser, *, writes: bool) -> None:
+    """The arguments of the three commands; those that make no sense in one are refused or ignored there."""
+    from argparse import SUPPRESS
 
-  onetake replay examples/acp-agent -k "bash and not cancel"
-"""
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments that the three commands share."""
     parser.add_argument(
-        "suites", nargs="*", metavar="SUITE", type=Path, help="suite.toml, or a folder to search"
+        "suites",
+        nargs="*",
+        metavar="SUITE",
+        type=Path,
+        help="suite.toml, or a folder to search (default: here)",
     )
-    parser.add_argument("-k", dest="expression", metavar="EXPR", help="only scenarios whose name matches")
-    parser.add_argument("--jobs", type=int, metavar="N", help="scenarios at a time (replay; default: CPUs)")
+    parser.add_argument(
+        "-k",
+        dest="expression",
+        metavar="EXPR",
+        help="only scenarios whose name holds EXPR; `and`, `or`, `not` and parentheses work",
+    )
     parser.add_argument("--report", type=Path, metavar="FILE", help="also write the outcome as JSON")
     parser.add_argument(
-        "--mode", metavar="MODE", help="replay, record or refresh, instead of the command's own"
+        "--jobs", type=int, metavar="N", help=SUPPRESS if writes else "scenarios at a time (default: CPUs)"
     )
-    parser.add_argument("--dry-run", action="store_true", help="record, refresh: show changes, write nothing")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="show what would change, write nothing" if writes else SUPPRESS
+    )
+    parser.add_argument("--mode", metavar="MODE", help=SUPPRESS)  # for scripts: the command is the mode
 
 
 def run(args: argparse.Namespace) -> int:

@@ -28,11 +28,12 @@ from onetake.replay.script import Entry
 _TOKEN = rf"\{{\{{\\*(?:{BODY})\}}\}}"
 _LEXEME = re.compile(rf"\{{\{{(\\*)(?:fromRequest:((?:{_TOKEN}|.)+?)\}}\}}(?!\}})|({BODY})\}}\}})", re.DOTALL)
 
-_ENTRY_KEYS = {
+ENTRY_KEYS = {
     "chunks": ({"kind", "chunks"}, set[str]()),
     "throw": ({"kind", "chunks", "message", "code"}, set[str]()),
     "hang": ({"kind"}, {"readyFile"}),
 }
+"""By kind of entry: the keys that it must have, and those that it may have."""
 
 
 class NoMatch(Exception):
@@ -163,9 +164,9 @@ def _check_entry(name: str, place: str, entry: Any) -> None:
     if not isinstance(entry, dict):
         _fault(name, place, "an entry is an object")
     kind = entry.get("kind")
-    if not isinstance(kind, str) or kind not in _ENTRY_KEYS:
-        _fault(name, f"{place}.kind", f"is {kind!r}; it must be one of {', '.join(_ENTRY_KEYS)}")
-    _check_keys(name, place, entry, *_ENTRY_KEYS[kind])
+    if not isinstance(kind, str) or kind not in ENTRY_KEYS:
+        _fault(name, f"{place}.kind", f"is {kind!r}; it must be one of {', '.join(ENTRY_KEYS)}")
+    _check_keys(name, place, entry, *ENTRY_KEYS[kind])
     for key in ("message", "code", "readyFile"):
         if key in entry and not isinstance(entry[key], str):
             _fault(name, f"{place}.{key}", "must be a string")

@@ -92,7 +92,10 @@ class Suite:
         try:
             table = msgspec.convert(settings, data.ScenarioSettings)
         except msgspec.ValidationError as error:
-            raise UsageError(f"{place}: {error}") from error
+            from onetake.snapshot.hints import unknown_key_hint
+
+            hint = unknown_key_hint(settings, data.ScenarioSettings)
+            raise UsageError(f"{place}: {error}{hint}") from error
         script = script_from(value, place)
         driver_class(suite.settings.suite.driver).check(script, place)
         suite.scenarios[name] = data.Scenario(name, suite.dir / name, table, script, prepare_workspace)

@@ -26,7 +26,9 @@ class WaitedFile(msgspec.Struct, forbid_unknown_fields=True, frozen=True, rename
     """A file that has to appear in the workspace."""
 
     path: str
+    """Relative to the workspace."""
     timeout_ms: Positive | None = None
+    """How long to wait, in milliseconds; else as long as every wait."""
 
 
 class Initialize(_Op, tag="initialize", frozen=True):
@@ -159,13 +161,16 @@ class PermissionAnswer(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The option kind that answers the next permission request."""
 
     kind: str
+    """The kind of one of the options that the agent will offer (`allow_once`, say)."""
 
 
 class Script(msgspec.Struct, forbid_unknown_fields=True, frozen=True, rename="camel"):
     """The whole of `input.json`."""
 
     steps: list[Step]
+    """What happens, in order; each step has an `op`."""
     permission_answers: list[PermissionAnswer] = []
+    """What the agent's permission requests are answered, in order; when none is left: `cancelled`."""
 
 
 LogStep = (
@@ -196,10 +201,17 @@ def script_from(value: Any, place: str) -> Script:
 
 def _decoded(load: Callable[[], Any], place: str) -> Script:
     try:
-        script = msgspec.convert(load(), Script)
-    except (jsontext.JsonError, msgspec.ValidationError) as error:
-        known = f"; known ops: {', '.join(_OPS)}" if str(error).endswith(".op`") else ""
-        raise UsageError(f"{place}: {error}{known}") from error
+        value = load()
+        script = msgspec.convert(value, Script)
+    except jsontext.JsonError as error:
+        raise UsageError(f"{place}: {error}") from error
+    except msgspec.ValidationError as error:
+        from onetake.snapshot.hints import unknown_key_hint, unknown_op_hint
+
+        hint = unknown_key_hint(value, Script) if "unknown field" in str(error) else ""
+        if str(error).endswith(".op`"):
+            hint = unknown_op_hint(value, _OPS)
+        raise UsageError(f"{place}: {error}{hint}") from error
     if not script.steps:
         raise UsageError(f"{place}: `steps` is empty, so the scenario would test nothing")
     return script

@@ -31,32 +31,42 @@ class MintRule(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A value that changes from run to run: group 1 of `pattern` becomes `{{as:N}}`, identity kept."""
 
     pattern: str
+    """A regular expression, matched over tool results in log order; its group 1 is the value."""
     as_: str = msgspec.field(name="as")
+    """What tokens call it."""
 
 
 class MaskRule(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Text that is replaced on one surface before it is compared; its identity is lost."""
 
     pattern: str
+    """A regular expression, matched over every text of the surface."""
     with_: str = msgspec.field(name="with")
+    """What stands in the expected file instead; `\\1` is group 1."""
 
 
 class SurfaceRules(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The normalization of one surface."""
 
     drop: list[str] = []
-    """Dotted paths that are removed from each frame or record."""
+    """Dotted paths that are removed from each frame or record; `*` is any key or index."""
     mask: list[MaskRule] = []
+    """Rules that replace text."""
 
 
 class Normalize(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The `[normalize]` table: rules for values that are not stable by themselves."""
 
     mint: list[MintRule] = []
+    """Values to keep by identity, on every surface."""
     stdout: SurfaceRules = SurfaceRules()
+    """What is left out of the transcript, or replaced."""
     log: SurfaceRules = SurfaceRules()
+    """The same for the session log; what the model said is never touched."""
     requests: SurfaceRules = SurfaceRules()
+    """The same for the requests."""
     workspace: SurfaceRules = SurfaceRules()
+    """The same for the files left behind."""
 
 
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
@@ -67,7 +77,9 @@ class SuiteTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The `[suite]` table."""
 
     driver: str = "acp"
+    """How the agent is talked to: `acp`, or `headless` (one prompt, JSON events out)."""
     surfaces: tuple[str, ...] = ("requests", "stdout", "log")
+    """What is compared; `workspace`, the files left behind, may be added."""
     timeout_s: Seconds | None = None
     """Replaces the default time-outs of waits and prompts, in seconds."""
 
@@ -76,6 +88,7 @@ class AgentTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The `[agent]` table: how the subject is started."""
 
     command: list[str]
+    """Program and arguments; `{config}` is the composition, `{prompt}` the prompt of a headless run."""
     config: str
     """The live composition, relative to suite.toml; replay and refresh boot `<stem>.snapshot<suffix>`."""
     env: dict[str, str] = {}
@@ -98,12 +111,15 @@ class ScenarioSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     config: str | None = None
     """Another live composition than the suite's, relative to suite.toml."""
     env: dict[str, str] = {}
+    """Extra variables of the agent in this scenario."""
     model_turn: bool = True
     """False: the script makes no model call, and the fixture is header-only."""
     compares_log: bool = True
+    """False: the log of this scenario is recorded and replayed, but not compared."""
     workspace_parent: str | None = None
     """An authored directory under which the workspace is made; it stays literal."""
     timeout_s: Seconds | None = None
+    """Replaces the suite's time-outs, in seconds."""
     needs: list[str] = []
     """Programs that must be on PATH for this scenario."""
 
@@ -112,9 +128,13 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The whole of suite.toml."""
 
     agent: AgentTable
+    """How the subject is started; the one table that must be there."""
     suite: SuiteTable = SuiteTable()
+    """What holds for every scenario."""
     normalize: Normalize = Normalize()
+    """Rules for values that are not stable by themselves."""
     scenarios: dict[str, ScenarioSettings] = {}
+    """A table for each folder."""
 
 
 class Scenario(msgspec.Struct, frozen=True):
@@ -173,16 +193,27 @@ def find_suites(paths: Sequence[Path]) -> list[Path]:
     """
     found: dict[Path, None] = {}
     for path in paths:
-        if path.is_dir():
+        if path.is_dir() or (path.is_file() and path.suffix != ".toml"):
             below = _search(path)
             if not below:
-                raise UsageError(f"{path}: no {SUITE_FILE} here or below")
+                raise UsageError(f"{path}: {_no_suite(path)}")
             found |= dict.fromkeys(below)
         elif path.is_file():
             found[path.resolve()] = None
         else:
             raise UsageError(f"{path}: does not exist; name a {SUITE_FILE} or a folder that holds one")
     return list(found)
+
+
+def _no_suite(path: Path) -> str:
+    """What to say about a path that leads to no suite: whether it lies inside one."""
+    inside = path.resolve()
+    for owner in inside.parents:
+        if (owner / SUITE_FILE).is_file() and is_suite(owner / SUITE_FILE):
+            name = inside.relative_to(owner).parts[0]
+            shown = os.path.relpath(owner)
+            return f"lies inside a suite; name that, and choose the scenario: {shown} -k {name}"
+    return f"no {SUITE_FILE} here or below"
 
 
 def is_suite(path: Path) -> bool:
@@ -259,7 +290,10 @@ def settings_from(tables: Mapping[str, Any], path: Path) -> Settings:
     try:
         settings = msgspec.convert(tables, Settings)
     except msgspec.ValidationError as error:
-        raise UsageError(f"{path}: {_faulty_scenario(tables) or error}") from error
+        from onetake.snapshot.hints import unknown_key_hint
+
+        hint = unknown_key_hint(tables, Settings) if "unknown field" in str(error) else ""
+        raise UsageError(f"{path}: {_faulty_scenario(tables) or error}{hint}") from error
     _validate(path, settings)
     return settings
 
