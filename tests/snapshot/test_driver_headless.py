@@ -205,8 +205,8 @@ def outcomes(suite: Suite, mode: str = "replay", expression: str | None = None) 
         ("stray", {"stray-output"}, "'a stray print'"),
         ("late-line", {"drive", "stray-output"}, "'one thing more'"),
         ("other-code", {"drive"}, "exitCode 0"),
-        ("no-result", {"drive", "stdout"}, "awaited the result line"),
-        ("crash", {"drive", "stdout"}, "cannot find my configuration"),
+        ("no-result", {"drive"}, "awaited the result line"),
+        ("crash", {"drive"}, "cannot find my configuration"),
     ],
 )
 def test_a_fault_is_red_and_no_refresh_accepts_an_accident(
