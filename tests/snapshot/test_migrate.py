@@ -13,6 +13,7 @@ from onetake.cli import main
 from onetake.session.events import REQUEST_HEADER
 from onetake.session.jsonl import encode_log, read_log
 from onetake.snapshot import migrate
+from onetake.snapshot.report import display
 from onetake.snapshot.repository import check_paths
 from tests.snapshot.lab import Lab, red
 
@@ -50,13 +51,16 @@ def test_old_layouts_are_rewritten_and_replay_as_before(lab: Lab, capsys: pytest
 
     code, out = run(capsys, lab.folder, "--dry-run")
     assert code == 0 and lab.files() == aged
-    assert f"would change {lab.snapshots}/hello/session.jsonl: CRLF line ends became LF; removed " in out
+    assert (
+        f"would change {display(lab.snapshots / 'hello/session.jsonl')}: CRLF line ends became LF; removed "
+        in out
+    )
     assert "createdAt became 0; packed" in out and "named 1 pin; " in out and "values became tokens" in out
     assert "differs" in out and out.endswith("migrate: 5 scenarios, 6 files would change\n")
 
     code, out = run(capsys, lab.snapshots)
     assert code == 0 and lab.files() == before
-    assert f"changed {schemas}: rewrote the sidecar" in out and "6 files changed\n" in out
+    assert f"changed {display(schemas)}: rewrote the sidecar" in out and "6 files changed\n" in out
     assert run(capsys, lab.snapshots) == (0, "migrate: 5 scenarios, 0 files changed\n")
     assert red(lab.replay("hello or tools")) == {}
 
@@ -153,7 +157,7 @@ def test_logs_that_belong_to_no_suite(lab: Lab, tmp_path: Path, capsys: pytest.C
     remedies = [problem.remedy for problem in check_paths([data])]
     assert f"rewrite it with `onetake migrate {data}/taken.jsonl`" in "\n".join(remedies)
     code, out = run(capsys, data / "taken.jsonl")
-    assert code == 0 and f"changed {data}/taken.jsonl" in out and "1 file changed" in out
+    assert code == 0 and f"changed {display(data / 'taken.jsonl')}" in out and "1 file changed" in out
     code, out = run(capsys, data)
     assert code == 0 and "migrate: 2 scenarios, 2 files changed" in out
     assert check_paths([data]) == []

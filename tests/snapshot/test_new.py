@@ -12,6 +12,7 @@ from onetake.cli import main
 from onetake.errors import UsageError
 from onetake.snapshot import scaffold
 from onetake.snapshot.drivers import DRIVERS
+from onetake.snapshot.report import display
 from onetake.snapshot.scaffold import new_scenario
 from onetake.snapshot.suite import load_suite
 from tests.snapshot.lab import AGENT, FAULTS, Lab, failures, red
@@ -51,7 +52,10 @@ def test_an_entry_is_appended_and_everything_else_stays(
     steps = json.loads((suite / "two/input.json").read_text())["steps"]
     assert [step.get("text") for step in steps] == [None, None, "First.", "Then «that»."]
     out = capsys.readouterr().out
-    assert f"wrote {suite}/two/input.json" in out and f"wrote {suite}/suite.toml" in out
+    assert (
+        f"wrote {display(suite / 'two/input.json')}" in out
+        and f"wrote {display(suite / 'suite.toml')}" in out
+    )
     assert out.endswith(f"next: onetake record {suite} -k two\n")
     assert set(tree(suite)) == {"suite.toml", "one/input.json", "two/input.json"}
 
