@@ -12,16 +12,16 @@ help: ## list the targets
 
 setup: .venv/.dev ## create or update .venv (every target does so when needed)
 
-.venv/.run: requirements.txt pyproject.toml tools/setup-venv
-	@tools/setup-venv requirements.txt
+.venv/.run: requirements.txt pyproject.toml scripts/setup-venv
+	@scripts/setup-venv requirements.txt
 	@touch $@
 
-.venv/.dev: requirements-dev.txt pyproject.toml tools/setup-venv
-	@tools/setup-venv requirements-dev.txt
+.venv/.dev: requirements-dev.txt pyproject.toml scripts/setup-venv
+	@scripts/setup-venv requirements-dev.txt
 	@touch .venv/.run $@
 
 .venv/.record: requirements-record.txt .venv/.run
-	@tools/setup-venv requirements-record.txt --no-deps
+	@scripts/setup-venv requirements-record.txt --no-deps
 	@touch $@
 
 demo: .venv/.run ## replay the example suite: no key, no network
@@ -55,9 +55,9 @@ record-e2e: .venv/.record ## record from a real local model, twice, and replay b
 	$(PY) examples/local-model/record_twice.py
 
 lock: ## pin the requirement files anew (UPGRADE=1 takes the newest versions)
-	tools/lock $(if $(UPGRADE),--upgrade)
+	scripts/lock $(if $(UPGRADE),--upgrade)
 
 clean: ## remove what builds and tests leave behind, .venv included
 	rm -rf .venv build dist htmlcov .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	rm -rf .import_linter_cache .onetake
-	find src tests examples tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests examples scripts -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from benchmarks.measure import interleaved, report
-from onetake.snapshot.compare import compare
+from onetake.snapshot.diff.compare import compare
 
 LINES = 10_000
 ROUNDS = 5

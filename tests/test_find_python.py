@@ -1,4 +1,4 @@
-"""`tools/find-python` chooses the interpreter of a fresh clone, and says what to do when there is none."""
+"""`scripts/find-python` chooses the interpreter of a fresh clone, and says what to do when there is none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-TOOL = Path(__file__).resolve().parent.parent / "tools" / "find-python"
+TOOL = Path(__file__).resolve().parent.parent / "scripts" / "find-python"
 
 # A stand-in answers the three questions that the tool asks: which version, is it too old, can it make a venv?
 STAND_IN = """#!/bin/sh

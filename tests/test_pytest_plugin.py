@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from onetake import cli
-from onetake.snapshot.guards import STATIC_GUARDS, SUITE_GUARDS
+from onetake.snapshot.guard.guards import STATIC_GUARDS, SUITE_GUARDS
 from tests.snapshot.driving import make_suite, prompts
 
 STDOUT_ONLY = 'surfaces = ["stdout"]'
@@ -306,7 +306,7 @@ def test_a_runner_that_breaks_shows_its_traceback(suite: Path) -> None:
 
 def test_an_unregistered_static_guard_cannot_get_lost(suite: Path) -> None:
     (suite / "conftest.py").write_text(
-        "import onetake.snapshot.guards as guards\n"
+        "import onetake.snapshot.guard.guards as guards\n"
         "from onetake.snapshot.findings import Problem\n"
         "guards.static_problems = lambda suite: [Problem(guard='new-guard', message='m')]\n"
     )

@@ -18,8 +18,8 @@ import pytest
 if TYPE_CHECKING:
     from onetake.snapshot.attempt import Outcome
     from onetake.snapshot.findings import Problem, Verdict
-    from onetake.snapshot.pins import Pins
-    from onetake.snapshot.suite import Scenario, Suite
+    from onetake.snapshot.render.pins import Pins
+    from onetake.snapshot.suites.suite import Scenario, Suite
 
 SUITE_FILE = "suite.toml"
 _VERDICT = "onetake_verdict"
@@ -42,7 +42,7 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     """Every suite.toml is a file of tests."""
     if file_path.name != SUITE_FILE:
         return None
-    from onetake.snapshot.suite import is_suite
+    from onetake.snapshot.suites.suite import is_suite
 
     if not is_suite(file_path):
         return None
@@ -92,7 +92,7 @@ class SuiteFile(pytest.File):
         """A test per scenario, then a test per static guard. Malformed suites are collection errors."""
         from onetake.errors import UsageError
         from onetake.snapshot.mode import mode_from
-        from onetake.snapshot.suite import load_suite
+        from onetake.snapshot.suites.suite import load_suite
 
         try:
             self.mode = mode_from(os.environ, option=self.config.getoption("onetake_mode"))
@@ -104,7 +104,7 @@ class SuiteFile(pytest.File):
         for scenario in self._ordered():
             yield ScenarioItem.from_parent(self, name=scenario.name, scenario=scenario)
         if self.mode == "replay":
-            from onetake.snapshot.guards import STATIC_GUARDS
+            from onetake.snapshot.guard.guards import STATIC_GUARDS
 
             for guard in STATIC_GUARDS:
                 yield GuardItem.from_parent(self, name=f"guard:{guard}", guard=guard)
@@ -113,7 +113,7 @@ class SuiteFile(pytest.File):
         scenarios = list(self.suite.scenarios.values())
         if self.mode == "replay":
             return scenarios
-        from onetake.snapshot.pins import write_order
+        from onetake.snapshot.render.pins import write_order
 
         return write_order(self.suite, scenarios)
 
@@ -127,7 +127,7 @@ class SuiteFile(pytest.File):
     def pins(self) -> Pins:
         """The committed pins, read once."""
         if self._pins is None:
-            from onetake.snapshot.pins import load_pins
+            from onetake.snapshot.render.pins import load_pins
 
             self._pins = load_pins(self.suite)
         return self._pins
@@ -136,7 +136,7 @@ class SuiteFile(pytest.File):
     def static(self) -> list[Problem]:
         """What the static guards found, computed once."""
         if self._static is None:
-            from onetake.snapshot.guards import STATIC_GUARDS, static_problems
+            from onetake.snapshot.guard.guards import STATIC_GUARDS, static_problems
 
             self._static = static_problems(self.suite)
             lost = {problem.guard for problem in self._static}.difference(STATIC_GUARDS)
@@ -241,10 +241,10 @@ class _SuiteWide:
             return
         import msgspec
 
-        from onetake.snapshot.causes import alike
+        from onetake.snapshot.diff.causes import alike
         from onetake.snapshot.findings import Verdict
         from onetake.snapshot.report import shared_cause
-        from onetake.snapshot.suite import load_suite
+        from onetake.snapshot.suites.suite import load_suite
 
         for path, entry in self._suites.items():
             suite, found = load_suite(Path(path)), entry["verdicts"]
@@ -269,7 +269,7 @@ class _SuiteWide:
 
 def _report_whole(session: pytest.Session, suite: Suite, verdicts: list[Verdict], nodeid: str) -> None:
     """Report each guard over the whole suite like a test. No item can be one: it would need all workers."""
-    from onetake.snapshot.guards import SUITE_GUARDS, suite_problems
+    from onetake.snapshot.guard.guards import SUITE_GUARDS, suite_problems
 
     if any(verdict.problems for verdict in verdicts):
         return  # a run that was not carried through proves nothing about use

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from onetake.session.jsonl import read_log
-from onetake.snapshot.execute import execute
-from onetake.snapshot.harvest import Harvest
-from onetake.snapshot.judge import judge
-from onetake.snapshot.pins import load_pins
-from onetake.snapshot.suite import load_suite
+from onetake.snapshot.drive.execute import execute
+from onetake.snapshot.drive.harvest import Harvest
+from onetake.snapshot.modes.judge import judge
+from onetake.snapshot.render.pins import load_pins
+from onetake.snapshot.suites.suite import load_suite
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "acp-agent"
 SCENARIOS = {

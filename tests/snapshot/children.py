@@ -10,8 +10,8 @@ import asyncio
 import shutil
 from pathlib import Path
 
-from onetake.snapshot.execute import execute
-from onetake.snapshot.harvest import Harvest
+from onetake.snapshot.drive.execute import execute
+from onetake.snapshot.drive.harvest import Harvest
 from tests.conftest import ROOT
 from tests.snapshot.lab import Lab
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from onetake.snapshot.env import remove_tree
+from onetake.snapshot.drive.env import remove_tree
 from tests.snapshot.lab import Lab, build_lab
 
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from onetake.snapshot.execute import execute
-from onetake.snapshot.harvest import Harvest
-from onetake.snapshot.suite import Suite, load_suite
+from onetake.snapshot.drive.execute import execute
+from onetake.snapshot.drive.harvest import Harvest
+from onetake.snapshot.suites.suite import Suite, load_suite
 
 FAKE_AGENT = Path(__file__).parent / "fake_agent.py"
 HEADER = '{"type":"session","version":0,"id":"{{sessionId}}","createdAt":0,"delegationDepth":0}\n'

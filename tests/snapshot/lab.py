@@ -17,7 +17,7 @@ from typing import Any
 from onetake.gateway.mock import MockModel
 from onetake.snapshot.attempt import Outcome
 from onetake.snapshot.run import run_all, select
-from onetake.snapshot.suite import Suite, load_suite
+from onetake.snapshot.suites.suite import Suite, load_suite
 
 OPENING = [{"op": "initialize"}, {"op": "newSession"}]
 USAGE = {"inputTokens": 10, "outputTokens": 5, "cacheReadTokens": 0, "reasoningTokens": 1}

@@ -15,11 +15,11 @@ import pytest
 from onetake import jsontext
 from onetake.errors import UsageError
 from onetake.session.store import read_file
-from onetake.snapshot.execute import _collect_sessions, execute, fixture_files
-from onetake.snapshot.harvest import Harvest
-from onetake.snapshot.judge import harvest_problems, judge
-from onetake.snapshot.livelog import find_logs
-from onetake.snapshot.pins import load_pins
+from onetake.snapshot.drive.execute import _collect_sessions, execute, fixture_files
+from onetake.snapshot.drive.harvest import Harvest
+from onetake.snapshot.drive.livelog import find_logs
+from onetake.snapshot.modes.judge import harvest_problems, judge
+from onetake.snapshot.render.pins import load_pins
 from tests.snapshot.driving import drive, make_suite, prompts
 from tests.snapshot.lab import Lab
 

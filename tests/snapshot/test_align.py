@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onetake.snapshot.align import Block, Gap, blocks, gaps
+from onetake.snapshot.diff.align import Block, Gap, blocks, gaps
 
 LINES = st.lists(st.sampled_from("abcdef"), max_size=40)
 

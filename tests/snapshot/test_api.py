@@ -122,7 +122,7 @@ def test_a_workspace_is_prepared_for_each_run(table: Suite, tmp_path: Path) -> N
 
 
 def test_prepared_files_have_fixed_times(table: Suite) -> None:
-    from onetake.snapshot.env import FIXED_MTIME, prepare_workspace
+    from onetake.snapshot.drive.env import FIXED_MTIME, prepare_workspace
 
     folder = table.directory.parent
     table.add("three", prompts("hello"), prepare_workspace=lambda path: (path / "new").write_text(""))

@@ -6,11 +6,11 @@ import io
 from pathlib import Path
 
 from onetake.snapshot.attempt import Outcome
-from onetake.snapshot.causes import accepting, alike
+from onetake.snapshot.diff.causes import accepting, alike
 from onetake.snapshot.findings import Difference, Problem, Verdict
 from onetake.snapshot.report import Reporter, groups
-from onetake.snapshot.select import parse_expression
-from onetake.snapshot.suite import Suite
+from onetake.snapshot.suites.select import parse_expression
+from onetake.snapshot.suites.suite import Suite
 from tests.snapshot.driving import OPENING, make_suite
 
 

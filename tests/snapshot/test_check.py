@@ -11,7 +11,7 @@ import pytest
 
 from onetake.cli import main
 from onetake.errors import UsageError
-from onetake.snapshot.repository import check_paths, is_session_log, repository_files
+from onetake.snapshot.suites.repository import check_paths, is_session_log, repository_files
 from tests.snapshot.lab import Lab, failures, red
 
 LOG = b'{"type":"session","version":0,"id":"{{sessionId}}","createdAt":0,"delegationDepth":0}\n'

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from onetake.snapshot.judge import judge
-from onetake.snapshot.pins import load_pins
+from onetake.snapshot.modes.judge import judge
+from onetake.snapshot.render.pins import load_pins
 from tests.snapshot.children import Children
 from tests.snapshot.lab import failures, red
 

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onetake.snapshot.compare import MAX_LINES, WIDTH, compare, missing, surplus
+from onetake.snapshot.diff.compare import MAX_LINES, WIDTH, compare, missing, surplus
 
 
 def jsonl(*values: Any) -> bytes:

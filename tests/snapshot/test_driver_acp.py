@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from onetake.errors import UsageError
-from onetake.snapshot.driver import timeouts_for
-from onetake.snapshot.execute import execute
-from onetake.snapshot.harvest import Harvest
+from onetake.snapshot.drive.base import timeouts_for
+from onetake.snapshot.drive.execute import execute
+from onetake.snapshot.drive.harvest import Harvest
 from tests.snapshot.driving import OPENING, alive, drive, drive_steps, make_suite, processes_in, prompts, said
 
 SHORT = "timeout_s = 2"

@@ -13,10 +13,10 @@ import pytest
 
 from onetake.errors import UsageError
 from onetake.snapshot.attempt import Outcome
-from onetake.snapshot.harvest import Harvest
+from onetake.snapshot.drive.harvest import Harvest
+from onetake.snapshot.render.transcript import render_events
 from onetake.snapshot.run import run_all, select
-from onetake.snapshot.suite import Suite, load_suite
-from onetake.snapshot.transcript import render_events
+from onetake.snapshot.suites.suite import Suite, load_suite
 from tests.snapshot.driving import drive, make_suite, processes_in
 from tests.snapshot.lab import failures, red
 

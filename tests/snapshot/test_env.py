@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from onetake.errors import UsageError
-from onetake.snapshot import env
-from onetake.snapshot.env import (
+from onetake.snapshot.drive import env
+from onetake.snapshot.drive.env import (
     FIXED_MTIME,
     RUN_DIR_LENGTH,
     agent_command,
@@ -24,7 +24,7 @@ from onetake.snapshot.env import (
     remove_run,
     remove_tree,
 )
-from onetake.snapshot.suite import Suite
+from onetake.snapshot.suites.suite import Suite
 from tests.snapshot.driving import OPENING, drive, drive_steps, make_suite, prompts, said
 
 

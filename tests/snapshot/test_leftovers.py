@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from onetake.errors import UsageError
-from onetake.snapshot.execute import execute, fixture_files
-from onetake.snapshot.harvest import Leftover
+from onetake.snapshot.drive.execute import execute, fixture_files
+from onetake.snapshot.drive.harvest import Leftover
 from tests.snapshot.driving import HEADER, OPENING, drive, make_suite, prompts
 
 CHUNKS = [

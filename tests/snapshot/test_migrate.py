@@ -12,9 +12,9 @@ import pytest
 from onetake.cli import main
 from onetake.session.events import REQUEST_HEADER
 from onetake.session.jsonl import encode_log, read_log
-from onetake.snapshot import migrate
+from onetake.snapshot.modes import migrate
 from onetake.snapshot.report import display
-from onetake.snapshot.repository import check_paths
+from onetake.snapshot.suites.repository import check_paths
 from tests.snapshot.lab import Lab, red
 
 RAW = "3e25dc34-48e0-4738-8401-1a8d181d37e5"
@@ -252,7 +252,7 @@ def test_a_kill_leaves_all_or_nothing(lab: Lab, monkeypatch: pytest.MonkeyPatch)
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("onetake.snapshot.write._roll_forward", killed)
+        patch.setattr("onetake.snapshot.modes.write._roll_forward", killed)
         with pytest.raises(Killed):
             migrate.migrate_suite(lab.suite)
     assert {name: data for name, data in lab.files().items() if ".pending" not in name} == before

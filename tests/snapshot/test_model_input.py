@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from onetake.snapshot.static import static_problems
+from onetake.snapshot.guard.static import static_problems
 from tests.snapshot.lab import Lab, red
 
 

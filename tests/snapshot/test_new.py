@@ -10,11 +10,11 @@ import pytest
 
 from onetake.cli import main
 from onetake.errors import UsageError
-from onetake.snapshot import scaffold
-from onetake.snapshot.drivers import DRIVERS
+from onetake.snapshot.drive.registry import DRIVERS
 from onetake.snapshot.report import display
-from onetake.snapshot.scaffold import new_scenario
-from onetake.snapshot.suite import load_suite
+from onetake.snapshot.suites import scaffold
+from onetake.snapshot.suites.scaffold import new_scenario
+from onetake.snapshot.suites.suite import load_suite
 from tests.snapshot.lab import AGENT, FAULTS, Lab, failures, red
 
 SUITE = """\
@@ -141,7 +141,7 @@ def test_a_failed_write_leaves_nothing(suite: Path, monkeypatch: pytest.MonkeyPa
     def full(*arguments: object) -> None:
         raise OSError("no space left on device")
 
-    monkeypatch.setattr("onetake.snapshot.scaffold.os.fsync", full)
+    monkeypatch.setattr("onetake.snapshot.suites.scaffold.os.fsync", full)
     with pytest.raises(OSError, match="no space"):
         new_scenario(suite, "two")
     assert tree(suite) == before and not (suite / "two").exists()

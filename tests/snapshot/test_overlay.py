@@ -11,10 +11,10 @@ from onetake.agent.run import RunFile
 from onetake.app.boot import boot
 from onetake.app.composition import load_composition
 from onetake.errors import UsageError
-from onetake.snapshot.overlay import overlay_faults
-from onetake.snapshot.scaffold import new_scenario
-from onetake.snapshot.static import overlay_problems
-from onetake.snapshot.suite import load_suite
+from onetake.snapshot.guard.overlay import overlay_faults
+from onetake.snapshot.guard.static import overlay_problems
+from onetake.snapshot.suites.scaffold import new_scenario
+from onetake.snapshot.suites.suite import load_suite
 
 MODELS = "models: [{id: m, retry: {max_attempts: 3, initial_delay_ms: 500, jitter: 0.2}}]"
 LIVE = f"""\

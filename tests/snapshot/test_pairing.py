@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onetake import jsontext
-from onetake.snapshot import compare as comparing
-from onetake.snapshot import pairing
-from onetake.snapshot.compare import compare
-from onetake.snapshot.pairing import pair_events
+from onetake.snapshot.diff import compare as comparing
+from onetake.snapshot.diff import pairing
+from onetake.snapshot.diff.compare import compare
+from onetake.snapshot.diff.pairing import pair_events
 
 HEADER = {"type": "session", "version": 0, "id": "{{sessionId}}"}
 

@@ -12,13 +12,13 @@ import pytest
 
 from onetake.session.events import REQUEST_HEADER
 from onetake.session.jsonl import read_log
-from onetake.snapshot.guards import static_problems
-from onetake.snapshot.harvest import Harvest
-from onetake.snapshot.judge import judge
-from onetake.snapshot.pins import Pin, Pins
-from onetake.snapshot.render import render
-from onetake.snapshot.suite import Suite
-from onetake.snapshot.unpinned import unpinned_problem
+from onetake.snapshot.drive.harvest import Harvest
+from onetake.snapshot.guard.guards import static_problems
+from onetake.snapshot.modes.judge import judge
+from onetake.snapshot.render.pins import Pin, Pins
+from onetake.snapshot.render.render import render
+from onetake.snapshot.render.unpinned import unpinned_problem
+from onetake.snapshot.suites.suite import Suite
 from tests.fixture.logs import event, log, uid
 from tests.snapshot.lab import AGENT, OPENING, OVERLAY, USAGE, Lab, failures, red
 from tests.snapshot.test_surfaces import make_suite

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from onetake.errors import AgentError
-from onetake.snapshot.process import AgentProcess
-from onetake.snapshot.strays import kill_strays
+from onetake.snapshot.drive.process import AgentProcess
+from onetake.snapshot.drive.strays import kill_strays
 from tests.snapshot.driving import processes_in
 
 Work = Callable[[AgentProcess, list[bytes]], Awaitable[None]]

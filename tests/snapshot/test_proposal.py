@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from onetake.snapshot.proposal import Rule, as_toml, with_rule
-from onetake.snapshot.rules import rule_ids
-from onetake.snapshot.suite import load_suite
+from onetake.snapshot.suites.rules import rule_ids
+from onetake.snapshot.suites.suite import load_suite
+from onetake.snapshot.volatile.proposal import Rule, as_toml, with_rule
 from tests.snapshot.driving import OPENING, make_suite
 
 RULES = [

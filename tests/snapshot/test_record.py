@@ -12,7 +12,7 @@ import pytest
 from onetake import jsontext
 from onetake.replay.script import derive_calls
 from onetake.session.jsonl import read_log
-from onetake.snapshot.record import record_scenario
+from onetake.snapshot.modes.record import record_scenario
 from tests.snapshot.lab import REPLIES, USAGE, Lab, failures, red
 
 

@@ -14,11 +14,12 @@ import pytest
 
 from onetake import cli
 from onetake.replay.override import ENTRY_KEYS, parse_override
-from onetake.snapshot import script, suite
-from onetake.snapshot.drivers import DRIVERS
-from onetake.snapshot.reference import reference, words
-from onetake.snapshot.script import script_from
-from onetake.snapshot.suite import settings_from
+from onetake.snapshot.drive.registry import DRIVERS
+from onetake.snapshot.suites import ops as script
+from onetake.snapshot.suites import suite
+from onetake.snapshot.suites.ops import script_from
+from onetake.snapshot.suites.reference import reference, words
+from onetake.snapshot.suites.suite import settings_from
 
 PAGE = Path(__file__).parents[2] / "docs/suites.md"
 STRUCTS = [

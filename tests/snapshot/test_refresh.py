@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from onetake.snapshot.refresh import chunk_problems
+from onetake.snapshot.modes.refresh import chunk_problems
 from tests.snapshot.lab import Lab, failures, red
 
 

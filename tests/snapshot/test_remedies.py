@@ -5,8 +5,8 @@ from __future__ import annotations
 import io
 import json
 
+from onetake.snapshot.guard.static import static_problems
 from onetake.snapshot.report import Reporter, failure_text
-from onetake.snapshot.static import static_problems
 from tests.snapshot.lab import OPENING, Lab, failures, red
 
 

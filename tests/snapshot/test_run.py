@@ -16,7 +16,7 @@ import pytest
 
 from onetake import cli
 from onetake.snapshot import attempt
-from onetake.snapshot.suite import load_suite
+from onetake.snapshot.suites.suite import load_suite
 from tests.snapshot.driving import FAKE_AGENT, OPENING, make_suite, processes_in, prompts
 
 STDOUT_ONLY = 'surfaces = ["stdout"]'
@@ -109,7 +109,7 @@ def test_artifacts_of_runs_at_the_same_time_do_not_mix(tmp_path: Path) -> None:
     import threading
 
     from onetake.snapshot import artifacts
-    from onetake.snapshot.harvest import Harvest
+    from onetake.snapshot.drive.harvest import Harvest
 
     suite = make_suite(tmp_path, {"one": OPENING})
     scenario = suite.scenarios["one"]

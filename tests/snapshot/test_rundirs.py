@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from onetake.snapshot import rundirs
-from onetake.snapshot.env import remove_tree
+from onetake.snapshot.drive import rundirs
+from onetake.snapshot.drive.env import remove_tree
 from tests.snapshot.driving import alive, make_suite, processes_in, prompts
 
 NAME = "ot-abcdefghij-0123"
@@ -19,7 +19,7 @@ OTHER = "ot-bcdefghijk-0123"
 MAKE = """
 import sys, time
 from pathlib import Path
-from onetake.snapshot.rundirs import make_directory
+from onetake.snapshot.drive.rundirs import make_directory
 make_directory(Path(sys.argv[1]))
 print("made", flush=True)
 time.sleep(60)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from onetake.errors import UsageError
-from onetake.snapshot import script
-from onetake.snapshot.script import load_script
+from onetake.snapshot.suites import ops as script
+from onetake.snapshot.suites.ops import load_script
 
 EVERY_OP = [
     ({"op": "initialize"}, script.Initialize()),

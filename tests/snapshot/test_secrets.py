@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from onetake.snapshot.secrets import find_secrets, keylike_values
+from onetake.snapshot.guard.secrets import find_secrets, keylike_values
 
 TAIL = "abcdEFGH0123456789abcdEFGH0123456789abcdEFGH"
 SECRETS = {

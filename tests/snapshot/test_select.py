@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onetake.errors import UsageError
-from onetake.snapshot.select import expression_for, parse_expression
+from onetake.snapshot.suites.select import expression_for, parse_expression
 
 NAMES = ["text-turn", "bash-tool-turn", "cancel", "cancel-tool-calls", "max-tokens"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from onetake.snapshot.strays import find_strays, kill_strays, left_running
+from onetake.snapshot.drive.strays import find_strays, kill_strays, left_running
 from tests.snapshot.driving import alive, drive_steps, prompts, said
 
 pytestmark = pytest.mark.skipif(not Path("/proc").is_dir(), reason="strays are found in /proc")

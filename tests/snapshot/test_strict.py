@@ -14,11 +14,11 @@ from onetake.fixture.normalize import Rules
 from onetake.gateway.script import load_script as load_mock_script
 from onetake.replay.override import parse_override
 from onetake.session.jsonl import read_log
-from onetake.snapshot.harvest import Harvest
-from onetake.snapshot.judge import harvest_problems
-from onetake.snapshot.script import load_script
-from onetake.snapshot.transcript import render_events, render_transcript
-from onetake.snapshot.written import REQUEST, VIOLATION, log_fault, read_lines
+from onetake.snapshot.drive.harvest import Harvest
+from onetake.snapshot.drive.written import REQUEST, VIOLATION, log_fault, read_lines
+from onetake.snapshot.modes.judge import harvest_problems
+from onetake.snapshot.render.transcript import render_events, render_transcript
+from onetake.snapshot.suites.ops import load_script
 from tests.snapshot.driving import OPENING, drive, drive_steps, make_suite, prompts
 
 LINE = '{"session":"s","call":1,"purpose":"main","messages":[]}\n'
@@ -195,7 +195,7 @@ def test_an_answer_that_nobody_asks_for(tmp_path: Path) -> None:
 
 def test_an_agent_that_ends_before_its_input_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It answered, and is gone with code 0: a client would lose it between two prompts."""
-    monkeypatch.setattr("onetake.snapshot.driver_acp._LAST_WORDS_S", 20)  # however slow the machine is
+    monkeypatch.setattr("onetake.snapshot.drive.acp._LAST_WORDS_S", 20)  # however slow the machine is
     harvest = drive_steps(tmp_path, prompts("leave"))
     assert "the agent exited with code 0 by itself, before the end of its input" in error_of(harvest)
     assert harvest.error_exit == 3

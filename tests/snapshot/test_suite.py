@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from onetake.errors import UsageError
-from onetake.snapshot.static import static_problems
-from onetake.snapshot.suite import find_suites, is_suite, load_suite
+from onetake.snapshot.guard.static import static_problems
+from onetake.snapshot.suites.suite import find_suites, is_suite, load_suite
 from tests.snapshot.driving import OPENING, make_suite
 
 AGENT = '[agent]\ncommand = ["x"]\nconfig = "agent.yml"\n'

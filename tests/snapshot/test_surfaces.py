@@ -13,8 +13,8 @@ from onetake import jsontext
 from onetake.errors import UsageError
 from onetake.fixture.normalize import Rules
 from onetake.session.jsonl import read_log
-from onetake.snapshot.harvest import Harvest
-from onetake.snapshot.pins import (
+from onetake.snapshot.drive.harvest import Harvest
+from onetake.snapshot.render.pins import (
     HeaderNamer,
     Pin,
     Pins,
@@ -25,11 +25,11 @@ from onetake.snapshot.pins import (
     write_order,
     write_sidecar,
 )
-from onetake.snapshot.render import HEADER_ONLY, render
-from onetake.snapshot.requests import Logged, render_requests
-from onetake.snapshot.suite import Suite, load_suite
-from onetake.snapshot.transcript import render_transcript
-from onetake.snapshot.workspace import MAX_TEXT, render_workspace
+from onetake.snapshot.render.render import HEADER_ONLY, render
+from onetake.snapshot.render.requests import Logged, render_requests
+from onetake.snapshot.render.transcript import render_transcript
+from onetake.snapshot.render.workspace import MAX_TEXT, render_workspace
+from onetake.snapshot.suites.suite import Suite, load_suite
 
 SESSION = "11111111-2222-4333-8444-555555555555"
 OTHER = "99999999-2222-4333-8444-555555555555"

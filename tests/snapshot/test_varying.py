@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onetake.snapshot.varying import find_varying, quote, same_lines
+from onetake.snapshot.volatile.varying import find_varying, quote, same_lines
 
 UUIDS = ("3e25dc34-48e0-4738-8401-1a8d181d37e5", "3e25dc34-48e0-4738-8401-1a8d181d37e6")
 CASES = {

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from onetake.session.jsonl import read_log
+from onetake.snapshot.drive.harvest import Harvest
 from onetake.snapshot.findings import Advice
-from onetake.snapshot.harvest import Harvest
-from onetake.snapshot.pins import Pins
-from onetake.snapshot.suite import Suite
-from onetake.snapshot.volatile import MAX_RULES, explain
+from onetake.snapshot.render.pins import Pins
+from onetake.snapshot.suites.suite import Suite
+from onetake.snapshot.volatile.volatile import MAX_RULES, explain
 from tests.snapshot.driving import OPENING, make_suite
 
 Value = Callable[[], str]

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from onetake.errors import UsageError
-from onetake.snapshot import write
-from onetake.snapshot.write import MANIFEST, PENDING, recover, write_files
+from onetake.snapshot.modes import write
+from onetake.snapshot.modes.write import MANIFEST, PENDING, recover, write_files
 
 OLD = {"session.jsonl": b"old log\n", "stdout.expected.jsonl": b"old\n", "gone.jsonl": b"old gone\n"}
 NEW: dict[str, bytes | None] = {
@@ -152,7 +152,7 @@ def test_real_kills(tmp_path: Path, nightly: bool) -> None:
     import time
 
     program = (
-        "import sys; from pathlib import Path; from onetake.snapshot.write import write_files\n"
+        "import sys; from pathlib import Path; from onetake.snapshot.modes.write import write_files\n"
         "folder = Path(sys.argv[1])\n"
         "n = 0\n"
         "while True:\n"

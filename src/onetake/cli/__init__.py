@@ -100,7 +100,7 @@ def _dispatch(arguments: list[str]) -> int:
 
 def _help(topic: str) -> int:
     if topic == "suite":
-        from onetake.snapshot.reference import reference
+        from onetake.snapshot.suites.reference import reference
 
         print(reference(), end="")
         return 0

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print every problem and the count; the highest exit code of them. Raises `UsageError`."""
-    from onetake.snapshot.repository import check_paths
+    from onetake.snapshot.suites.repository import check_paths
 
     found = check_paths(args.paths or [Path()])
     for problem in found:

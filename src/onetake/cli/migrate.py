@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
-    from onetake.snapshot.migrate import Result
+    from onetake.snapshot.modes.migrate import Result
 
 HELP = """\
 Rewrite fixtures of old layouts in canonical form, and the expected files beside them: CRLF line ends,
@@ -57,9 +57,9 @@ def run(args: argparse.Namespace) -> int:
 def _migrated(path: Path, dry_run: bool) -> list[Result]:
     """The results for one path of the command line; never an empty list."""
     from onetake.errors import UsageError
-    from onetake.snapshot.migrate import migrate_logs, migrate_suite
-    from onetake.snapshot.repository import log_groups, suite_of
-    from onetake.snapshot.suite import SUITE_FILE, find_suites, load_suite
+    from onetake.snapshot.modes.migrate import migrate_logs, migrate_suite
+    from onetake.snapshot.suites.repository import log_groups, suite_of
+    from onetake.snapshot.suites.suite import SUITE_FILE, find_suites, load_suite
 
     if path.is_file() and path.name != SUITE_FILE:
         owner = suite_of(path)

@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the skeleton and say what comes next. Raises `UsageError`."""
     from onetake.snapshot.report import display
-    from onetake.snapshot.scaffold import new_scenario
+    from onetake.snapshot.suites.scaffold import new_scenario
 
     made = new_scenario(
         args.suite,

@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int:
     from onetake.snapshot.mode import mode_of_command
     from onetake.snapshot.report import Reporter, as_json, exit_code
     from onetake.snapshot.run import select
-    from onetake.snapshot.suite import find_suites, load_suite
+    from onetake.snapshot.suites.suite import find_suites, load_suite
 
     mode = mode_of_command(args.command, args.mode, os.environ)
     if args.jobs is not None and args.jobs < 1:

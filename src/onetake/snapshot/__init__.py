@@ -1,6 +1,17 @@
 """The snapshot suite: drive a real agent from a script, compare what it did with what it did once.
 
-For Python code there is `Suite`; everything else here is what the commands are made of.
+For Python code there is `Suite` (`api`); everything else here is what the commands are made of. `run` takes
+many scenarios, `attempt` one, and in order they go through:
+
+    suites/     what is asked for: suite.toml, scripts, selection, skeletons
+    drive/      one run of the agent as a process, brought home as a harvest
+    render/     a harvest as the files that should be committed, one module a surface
+    diff/       where two states of a file part, and which scenarios part for one cause
+    guard/      what must never pass silently, with and without a run
+    volatile/   values that change from run to run, and the rule that would cover them
+    modes/      what is done with all that: judge, record, refresh, migrate, and writing safely
+
+`findings` are what any of them may report; `report` and `artifacts` bring them to people.
 """
 
 from __future__ import annotations

@@ -16,11 +16,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from onetake.errors import UsageError
-from onetake.snapshot import suite as data
 from onetake.snapshot.attempt import Outcome, replay_scenario, write_scenario
-from onetake.snapshot.drivers import driver_class
+from onetake.snapshot.drive.registry import driver_class
 from onetake.snapshot.mode import mode_from, parse_mode, refuse_in_ci
-from onetake.snapshot.script import script_from
+from onetake.snapshot.suites import suite as data
+from onetake.snapshot.suites.ops import script_from
 
 Hook = Callable[[Path], object]
 """Changes the workspace of a run, after it was copied. May be async. It runs anew for each run."""
@@ -92,7 +92,7 @@ class Suite:
         try:
             table = msgspec.convert(settings, data.ScenarioSettings)
         except msgspec.ValidationError as error:
-            from onetake.snapshot.hints import unknown_key_hint
+            from onetake.snapshot.suites.hints import unknown_key_hint
 
             hint = unknown_key_hint(settings, data.ScenarioSettings)
             raise UsageError(f"{place}: {error}{hint}") from error
@@ -116,10 +116,10 @@ class Suite:
         scenario at a time, pins first. Raises `UsageError` for an unknown name or mode, and for a writing
         mode with CI set or under pytest-xdist.
         """
-        from onetake.snapshot.env import sweep_runs
-        from onetake.snapshot.pins import load_pins
-        from onetake.snapshot.static import static_problems
-        from onetake.snapshot.write import recover
+        from onetake.snapshot.drive.env import sweep_runs
+        from onetake.snapshot.guard.static import static_problems
+        from onetake.snapshot.modes.write import recover
+        from onetake.snapshot.render.pins import load_pins
 
         sweep_runs()
         suite, scenario = self._suite, self._scenario(name)
@@ -195,7 +195,7 @@ def _mode(mode: str | None) -> str:
 
 def _without_folder(suite: data.Suite, scenario: data.Scenario) -> Outcome:
     from onetake.snapshot.findings import Problem, Verdict
-    from onetake.snapshot.select import command
+    from onetake.snapshot.suites.select import command
 
     write = command("record" if scenario.recorded else "refresh", suite, scenario.name)
     problem = Problem(

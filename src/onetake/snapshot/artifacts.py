@@ -18,9 +18,9 @@ import contextlib
 import os
 from pathlib import Path
 
-from onetake.snapshot.harvest import Harvest
-from onetake.snapshot.rundirs import remove_tree
-from onetake.snapshot.suite import Scenario, Suite
+from onetake.snapshot.drive.harvest import Harvest
+from onetake.snapshot.drive.rundirs import remove_tree
+from onetake.snapshot.suites.suite import Scenario, Suite
 
 FOLDER = ".onetake"
 LIVE = "live"
@@ -35,7 +35,7 @@ def clear(suite: Suite, scenario: Scenario) -> None:
     """Remove what an earlier failure left, so that it is not taken for this run's."""
     target = artifacts_dir(suite, scenario)
     if target.exists():
-        from onetake.snapshot.write import locked
+        from onetake.snapshot.modes.write import locked
 
         with locked(suite.dir / FOLDER):
             remove_tree(target)
@@ -51,7 +51,7 @@ def keep(
     The workspace and the store are moved, so this comes after everything that reads them. OSErrors pass
     through.
     """
-    from onetake.snapshot.write import locked
+    from onetake.snapshot.modes.write import locked
 
     target, folder = artifacts_dir(suite, scenario), suite.dir / FOLDER
     folder.mkdir(exist_ok=True)

@@ -19,14 +19,14 @@ import msgspec
 
 from onetake.errors import OnetakeError, UsageError
 from onetake.snapshot import artifacts
-from onetake.snapshot.env import search_path
-from onetake.snapshot.execute import execute, missing_programs
+from onetake.snapshot.drive.env import search_path
+from onetake.snapshot.drive.execute import execute, missing_programs
+from onetake.snapshot.drive.harvest import Harvest
 from onetake.snapshot.findings import Problem, Verdict
-from onetake.snapshot.harvest import Harvest
-from onetake.snapshot.suite import Scenario, Suite
+from onetake.snapshot.suites.suite import Scenario, Suite
 
 if TYPE_CHECKING:
-    from onetake.snapshot.pins import Pins
+    from onetake.snapshot.render.pins import Pins
 
 
 class Outcome(msgspec.Struct, kw_only=True):
@@ -93,7 +93,7 @@ async def replay_scenario(suite: Suite, scenario: Scenario, pins: Pins, static: 
 
     async def replay(harvests: list[Harvest]) -> Verdict:
         harvests.append(await execute(suite, scenario, "replay"))
-        from onetake.snapshot.judge import judge
+        from onetake.snapshot.modes.judge import judge
 
         verdict = judge(harvests[-1], scenario, suite, pins)
         verdict.problems = [*own, *verdict.problems]
@@ -114,10 +114,10 @@ async def write_scenario(
     after: list[Pins] = []
 
     async def write(harvests: list[Harvest]) -> Verdict:
-        from onetake.snapshot.pins import load_pins
-        from onetake.snapshot.record import record_scenario
-        from onetake.snapshot.refresh import refresh_scenario
-        from onetake.snapshot.static import overlay_problems
+        from onetake.snapshot.guard.static import overlay_problems
+        from onetake.snapshot.modes.record import record_scenario
+        from onetake.snapshot.modes.refresh import refresh_scenario
+        from onetake.snapshot.render.pins import load_pins
 
         problems = overlay_problems(suite, scenario)
         if problems:

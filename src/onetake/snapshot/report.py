@@ -16,9 +16,9 @@ import msgspec
 
 from onetake.snapshot.artifacts import LIVE
 from onetake.snapshot.attempt import Outcome
-from onetake.snapshot.causes import accepting, alike
+from onetake.snapshot.diff.causes import accepting, alike
 from onetake.snapshot.findings import Difference, Verdict
-from onetake.snapshot.suite import Suite
+from onetake.snapshot.suites.suite import Suite
 
 WIDTH = 100
 """Width to which lists of scenarios are wrapped, in characters."""

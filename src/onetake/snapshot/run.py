@@ -15,11 +15,11 @@ import msgspec
 from onetake.errors import UsageError
 from onetake.snapshot.attempt import Outcome, replay_scenario, write_scenario
 from onetake.snapshot.findings import Problem, Verdict
-from onetake.snapshot.select import parse_expression
-from onetake.snapshot.suite import Scenario, Suite
+from onetake.snapshot.suites.select import parse_expression
+from onetake.snapshot.suites.suite import Scenario, Suite
 
 if TYPE_CHECKING:
-    from onetake.snapshot.pins import Pins
+    from onetake.snapshot.render.pins import Pins
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -69,8 +69,8 @@ async def run_all(
 
 def recover_suite(suite: Suite) -> None:
     """Finish, discard or sweep away what killed commands left: the first thing of every command."""
-    from onetake.snapshot.env import sweep_runs
-    from onetake.snapshot.write import recover
+    from onetake.snapshot.drive.env import sweep_runs
+    from onetake.snapshot.modes.write import recover
 
     sweep_runs()
     for scenario in suite.scenarios.values():
@@ -78,8 +78,8 @@ def recover_suite(suite: Suite) -> None:
 
 
 async def _replay_all(selections: Sequence[Selection], jobs: int, on_outcome: OnOutcome) -> list[Outcome]:
-    from onetake.snapshot.pins import load_pins
-    from onetake.snapshot.static import static_problems
+    from onetake.snapshot.guard.static import static_problems
+    from onetake.snapshot.render.pins import load_pins
 
     slots = asyncio.Semaphore(jobs)
 
@@ -111,7 +111,7 @@ def suite_outcome(selection: Selection, static: list[Problem], outcomes: Sequenc
     suite = selection.suite
     problems = [problem for problem in static if problem.scenario not in suite.scenarios]
     if selection.full and not any(outcome.skipped for outcome in outcomes):
-        from onetake.snapshot.guards import suite_problems
+        from onetake.snapshot.guard.guards import suite_problems
 
         problems += suite_problems(suite, [outcome.verdict for outcome in outcomes])
     return Outcome(suite=suite, name=None, verdict=Verdict(scenario="", problems=problems))
@@ -121,7 +121,7 @@ async def write_all(
     selection: Selection, mode: str, *, dry_run: bool, on_outcome: OnOutcome
 ) -> list[Outcome]:
     """Record or refresh the selected scenarios, one at a time, pins first."""
-    from onetake.snapshot.pins import load_pins, write_order
+    from onetake.snapshot.render.pins import load_pins, write_order
 
     suite = selection.suite
     pins = load_pins(suite, lenient=True)
@@ -139,7 +139,7 @@ async def write_all(
 
 def _next_replay(selection: Selection, outcomes: Sequence[Outcome]) -> list[Outcome]:
     """What will be red in the next replay though every write succeeded: a write must not end with success."""
-    from onetake.snapshot.static import static_problems
+    from onetake.snapshot.guard.static import static_problems
 
     ran = [outcome for outcome in outcomes if not outcome.skipped]
     if not ran or not all(outcome.verdict.ok for outcome in ran):

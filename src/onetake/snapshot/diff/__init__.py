@@ -1,0 +1,1 @@
+"""Two states of a file: what differs first, aligned by event, and which scenarios differ for one cause."""

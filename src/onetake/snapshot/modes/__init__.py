@@ -1,0 +1,1 @@
+"""What is done with a run: `judge` it (replay), `record` or `refresh` it; plus `migrate` and safe writing."""

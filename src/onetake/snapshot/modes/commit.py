@@ -1,0 +1,82 @@
+"""The last step of record and refresh: refuse secrets, then write the files, or say what would change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from onetake.snapshot.findings import Difference, Problem, Verdict
+from onetake.snapshot.guard.secrets import find_secrets
+from onetake.snapshot.modes.judge import compare_file, is_compared, surface_of
+from onetake.snapshot.modes.write import write_files
+from onetake.snapshot.suites.select import command
+from onetake.snapshot.suites.suite import Scenario, Suite
+
+
+def secret_problems(
+    files: Mapping[str, bytes], scenario: Scenario, environ: Mapping[str, str]
+) -> list[Problem]:
+    """What in these files must not be written: known shapes, and the values of key-like variables.
+
+    `environ` has what a recorded agent was given from `.env`; refresh reads no such file.
+    """
+    return [
+        Problem(
+            guard="secret",
+            scenario=scenario.name,
+            file=f"{scenario.name}/{secret.file}",
+            message=f"a secret would be written: {secret.text()}",
+            remedy="keep it out of the agent's output, revoke it if it was real; nothing was written",
+        )
+        for secret in find_secrets(files, environ)
+    ]
+
+
+def commit(
+    verdict: Verdict,
+    committed: Mapping[str, bytes],
+    files: Mapping[str, bytes],
+    scenario: Scenario,
+    suite: Suite,
+    environ: Mapping[str, str],
+    *,
+    dry_run: bool,
+    fixtures: bool = False,
+) -> None:
+    """Write `files` into the scenario's folder and remove what is not among them, unless the verdict is red.
+
+    Files of surfaces that the scenario does not compare are left alone, except a fixture that is missing:
+    replay needs it. With `fixtures` every fixture is written, because a recording replaces it. Fills
+    `written` and `changes` of the verdict.
+    """
+    new: dict[str, bytes | None] = {name: None for name in committed if name not in files}
+    new |= files
+    new = {
+        name: data
+        for name, data in new.items()
+        if is_compared(surface_of(name) or "", scenario, suite)
+        or (surface_of(name) == "log" and (fixtures or name not in committed))
+    }
+    verdict.problems += secret_problems({n: d for n, d in new.items() if d is not None}, scenario, environ)
+    if not verdict.ok:
+        return
+    for name, data in sorted(new.items()):
+        old = committed.get(name)
+        if old == data:
+            continue
+        comparison = compare_file(old, data, name)
+        # Equal but for recorded gaps: written, but there is nothing to show.
+        message = comparison.message if comparison is not None else "only recorded gaps between chunks change"
+        verdict.changes.append(
+            Difference(
+                scenario=scenario.name,
+                surface=surface_of(name) or "",
+                file=f"{scenario.name}/{name}",
+                message=message,
+                diff=comparison.diff if comparison is not None else "",
+                accept=command("refresh", suite, scenario.name),
+                cause=f"{surface_of(name)}:{comparison.cause}" if comparison and comparison.cause else "",
+            )
+        )
+        verdict.written.append(name)
+    if not dry_run:
+        verdict.written = write_files(scenario.dir, new)
