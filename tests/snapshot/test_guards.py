@@ -521,7 +521,7 @@ def _agent_that_logs_something_else(lab: Lab) -> str:
 def reported() -> set[str]:
     """The ids of the problems that our modules can report."""
     found = set(FAULT_GUARDS.values()) | VIOLATION_GUARDS | {str(fault) for fault in UNRUNNABLE}
-    for path in Path(snapshot.__file__).parent.glob("*.py"):
+    for path in Path(snapshot.__file__).parent.rglob("*.py"):
         text = path.read_text()
         found |= set(
             re.findall(r'(?:guard=|report\.add\(|_problem\(|_broken\(scenario,)\s*"([a-z-]+)"', text)
