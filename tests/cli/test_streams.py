@@ -52,7 +52,7 @@ def shell(command: str, folder: Path, **environ: str) -> subprocess.CompletedPro
         "PYTHONPATH": str(Path(__file__).parents[2] / "src"),
         **environ,
     }
-    for name in ("CI", "ONETAKE_SNAPSHOT"):
+    for name in ("CI", "ONETAKE_SNAPSHOT", "PYTHONUNBUFFERED"):  # users buffer; see the test below
         environment.pop(name, None)
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, env=environment)
     assert "Traceback" not in done.stderr + done.stdout
@@ -77,6 +77,13 @@ def shell(command: str, folder: Path, **environ: str) -> subprocess.CompletedPro
 def test_stdout_that_takes_nothing(tmp_path: Path, command: str, code: int, error: str) -> None:
     done = shell(command, suite(tmp_path, "another"))
     assert (done.returncode, done.stderr) == (code, error)
+
+
+def test_stdout_that_takes_nothing_and_is_not_buffered(tmp_path: Path) -> None:
+    """The other way to fail: at once and not at the end."""
+    folder = suite(tmp_path, "another")
+    done = shell("PYTHONUNBUFFERED=1 onetake replay $S > /dev/full", folder)
+    assert (done.returncode, done.stderr) == (2, "onetake: stdout: No space left on device\n")
 
 
 def test_a_run_is_carried_through_and_reported_without_a_reader(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from types import ModuleType
+from typing import TextIO
 
 from onetake.errors import OnetakeError, UsageError
 
@@ -64,14 +65,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         _complain(str(error))
         return error.exit_code
     except BrokenPipeError:
-        _settle_stdout()
         return BROKEN_PIPE
     except OSError as error:
-        _settle_stdout()
         _complain(f"the system refuses: {error}")
         return UsageError.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            _settle(stream)
 
 
 def _dispatch(arguments: list[str]) -> int:
@@ -164,16 +166,19 @@ def _complain(text: str) -> None:
         print(f"onetake: {text}", file=sys.stderr)
 
 
-def _settle_stdout() -> None:
-    """Write what is still buffered, or let it go nowhere: the interpreter would complain again at exit."""
+def _settle(stream: TextIO) -> None:
+    """Write what is still buffered, or let it go nowhere.
+
+    The interpreter would try again at its exit, complain, and replace our exit code by one of its own.
+    """
     import os
 
     try:
-        target = sys.stdout.fileno()
+        target = stream.fileno()
     except (OSError, ValueError):  # not a real stream
         return
     with contextlib.suppress(OSError):
-        sys.stdout.flush()
+        stream.flush()
         return
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, target)
