@@ -40,6 +40,12 @@ def agent_to_initialize() -> subprocess.Popen[bytes]:
     return agent
 
 
+def end(agent: subprocess.Popen[bytes]) -> None:
+    """End an agent and wait for it, so that its CPU time is not counted for whoever comes next."""
+    agent.kill()
+    agent.communicate()
+
+
 def peak_memory_mib() -> float | None:
     """Return an agent's peak resident memory after `initialize`, in MiB; None on systems without /proc."""
     agent = agent_to_initialize()
@@ -57,7 +63,7 @@ def main() -> None:
     costs = interleaved(
         {
             "baseline": command(BASELINE),
-            "initialize": lambda: agent_to_initialize().kill(),
+            "initialize": lambda: end(agent_to_initialize()),
             "scenario": command([*ONETAKE, "replay", str(SUITE), "-k", "text-turn", "--jobs", "1"]),
         },
         ROUNDS,
