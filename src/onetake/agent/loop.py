@@ -12,8 +12,7 @@ The rules, all of which the log shows:
 - A step that was started is ended, and so is a turn, whatever happens in between.
 
 Later features take their place in the methods that are here: a retry policy around `_call_model`, compaction
-before it, approvals and hooks around
-`ToolRun._execute`.
+before it, approvals and hooks around `ToolRun._execute` (in `tooling`).
 """
 
 from __future__ import annotations
