@@ -229,6 +229,32 @@ def test_a_malformed_suite_is_a_collection_error(suite: Path) -> None:
     assert "[scenarios.four]: Object contains unknown field `pin_header`" in out
 
 
+@pytest.mark.parametrize("selection", [(), ("-k", "one"), ("suite.toml::two",)])
+def test_no_scenario_of_a_broken_suite_is_skipped(suite: Path, selection: tuple[str, ...]) -> None:
+    """The test of the guard that says so may not have been selected."""
+    path = suite / "suite.toml"
+    path.write_text(path.read_text().replace('.py"]', '.py", "onetake"]'))
+    (suite / "agent.snapshot.yml").unlink()
+    code, out = run_pytest(suite, *selection)
+    assert code == 1
+    assert "agent.snapshot.yml: cannot read the composition" in out
+    assert "skipped" not in out
+
+
+@pytest.mark.parametrize("broken", ["one/.pending/manifest.json", "one/system-prompt.expected.md"])
+def test_malformed_input_shows_no_traceback(suite: Path, broken: str) -> None:
+    path = suite / "suite.toml"
+    text = path.read_text().replace(STDOUT_ONLY, 'surfaces = ["requests"]')
+    path.write_text(text.replace("[scenarios.'one']", "[scenarios.'one']\npins_header = true"))
+    path = suite / broken
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"\xff")
+    code, out = run_pytest(suite, "-k", "one")
+    assert code == 1
+    assert broken in out
+    assert "Traceback" not in out and "Error:" not in out
+
+
 def test_a_suite_toml_of_another_tool_is_no_test(tmp_path: Path) -> None:
     (tmp_path / "suite.toml").write_text("[golf]\nclubs = 3\n")
     code, out = run_pytest(tmp_path)

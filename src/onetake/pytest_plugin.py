@@ -119,9 +119,13 @@ class SuiteFile(pytest.File):
 
     def setup(self) -> None:
         """Finish or discard what a killed command left behind, before the first test."""
+        from onetake.errors import OnetakeError
         from onetake.snapshot.run import recover_suite
 
-        recover_suite(self.suite)
+        try:
+            recover_suite(self.suite)
+        except OnetakeError as error:
+            pytest.fail(str(error), pytrace=False)
 
     @property
     def pins(self) -> Pins:
@@ -170,7 +174,9 @@ class _Item(pytest.Item):
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """The report of the failure; a traceback for what is no red suite."""
-        if isinstance(excinfo.value, SuiteFailure):
+        from onetake.errors import OnetakeError
+
+        if isinstance(excinfo.value, SuiteFailure | OnetakeError):
             return str(excinfo.value)
         return super().repr_failure(excinfo, style)
 

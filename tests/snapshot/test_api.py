@@ -87,9 +87,11 @@ def test_the_whole_suite(table: Suite) -> None:
 
 def test_what_was_never_written_is_red(table: Suite) -> None:
     """Without its folder a scenario is not run, and replay makes none."""
-    for outcome in (table.run("one"), *table.run_all()):
+    outcomes = table.run_all()
+    assert [outcome.name for outcome in outcomes] == table.names
+    for outcome in (table.run("one"), *outcomes):
         assert [problem.guard for problem in outcome.verdict.problems] == ["missing-file"]
-        assert "ONETAKE_SNAPSHOT=refresh pytest, for one of" in outcome.text
+        assert f"ONETAKE_SNAPSHOT=refresh pytest, for {outcome.name} of" in outcome.text
     assert not table.directory.exists()
 
 
@@ -171,6 +173,49 @@ def test_a_scenario_that_cannot_run_here_is_skipped(table: Suite) -> None:
     assert outcome.ok and outcome.text == ""
     with pytest.raises(SkipTest, match="needs no-such-program"):
         outcome.check()
+
+
+def test_a_suite_of_which_nothing_ran_is_skipped(table: Suite) -> None:
+    suite = Suite(table.directory, agent=AGENT, suite={"surfaces": ["stdout"]})
+    suite.add("one", prompts("one"), model_turn=False, needs=["no-such-program"])
+    with pytest.raises(SkipTest, match="one: needs no-such-program"):
+        suite.run_all("refresh").check()
+
+
+def test_a_broken_overlay_skips_nothing(table: Suite) -> None:
+    """Nobody else says that it is broken when one scenario runs by itself."""
+    agent = {**AGENT, "command": [*AGENT["command"], "onetake"]}
+    suite = Suite(table.directory, agent=agent, suite={"surfaces": ["stdout"]})
+    suite.add("one", prompts("one"), model_turn=False)
+    suite.run_all("refresh").check()
+    (suite.directory.parent / "agent.snapshot.yml").unlink()
+    outcome = suite.run("one")
+    assert not outcome.ok and not outcome.skipped
+    with pytest.raises(AssertionError, match=r"agent\.snapshot\.yml: cannot read the composition"):
+        outcome.check()
+
+
+def test_a_pin_that_was_never_written_hinders_no_other(table: Suite) -> None:
+    table.add("pin", prompts("hello"), model_turn=False, pins_header=True)
+    table.run("one", "refresh").check()
+    table.run("one").check()
+    assert not (table.directory / "pin").exists()
+
+
+def test_a_dry_run_leaves_no_folder(table: Suite) -> None:
+    outcome = table.run("one", "refresh", dry_run=True)
+    assert outcome.ok and EXPECTED in outcome.verdict.written
+    assert table.run_all("refresh", dry_run=True).ok
+    assert not table.directory.exists()
+    for run in (lambda: table.run("one", dry_run=True), lambda: table.run_all(dry_run=True)):
+        with pytest.raises(UsageError, match="dry_run: replay never writes"):
+            run()
+
+
+def test_no_job_is_no_run(table: Suite) -> None:
+    """It would wait forever for its turn."""
+    with pytest.raises(UsageError, match="jobs=0: at least one scenario has to run at a time"):
+        table.run_all("refresh", jobs=0)
 
 
 def test_what_a_killed_run_left_is_finished_first(table: Suite) -> None:

@@ -8,8 +8,9 @@ commands have, and `Outcome.check()` turns a red one into an assertion with the 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -113,8 +114,9 @@ class Suite:
         """Run one scenario in a mode (default: what `ONETAKE_SNAPSHOT` says, else replay).
 
         What is wrong with the scenario, its files or its run is in the outcome. Record and refresh write, one
-        scenario at a time, pins first. Raises `UsageError` for an unknown name or mode, and for a writing
-        mode with CI set or under pytest-xdist.
+        scenario at a time, pins first; with `dry_run` they show what they would write. Raises `UsageError`
+        for an unknown name or mode, for a writing mode with CI set or under pytest-xdist, and for the dry run
+        of a replay.
         """
         from onetake.snapshot.drive.env import sweep_runs
         from onetake.snapshot.guard.static import static_problems
@@ -123,14 +125,14 @@ class Suite:
 
         sweep_runs()
         suite, scenario = self._suite, self._scenario(name)
-        mode = _mode(mode)
+        mode = _mode(mode, dry_run)
         if mode != "replay":
-            scenario.dir.mkdir(parents=True, exist_ok=True)
-        elif not scenario.dir.is_dir():
+            with _folders([scenario]):
+                recover(scenario.dir)
+                return await write_scenario(suite, scenario, mode, dry_run=dry_run)
+        if not scenario.dir.is_dir():
             return _without_folder(suite, scenario)
         recover(scenario.dir)
-        if mode != "replay":
-            return await write_scenario(suite, scenario, mode, dry_run=dry_run)
         return await replay_scenario(suite, scenario, load_pins(suite), static_problems(suite, [scenario]))
 
     def run_all(self, mode: str | None = None, *, jobs: int = 1, dry_run: bool = False) -> Outcomes:
@@ -143,20 +145,22 @@ class Suite:
         """Run every scenario, `jobs` at a time in replay, as the commands do.
 
         A replay also checks the suite as a whole: static guards, and rules and pins that nothing made use of.
-        Raises `UsageError` as `run_async` does, and when there is no scenario.
+        Raises `UsageError` as `run_async` does, when there is no scenario, and for `jobs` below 1.
         """
         from onetake.snapshot.run import run_all, select
 
-        mode = _mode(mode)
+        mode = _mode(mode, dry_run)
+        if jobs < 1:
+            raise UsageError(f"jobs={jobs}: at least one scenario has to run at a time")
         selections = select([self._suite], None)
-        for scenario in self._suite.scenarios.values():
-            if mode != "replay":
-                scenario.dir.mkdir(parents=True, exist_ok=True)
-            elif not scenario.dir.is_dir():
-                return Outcomes([_without_folder(self._suite, scenario)])
-        return Outcomes(
-            await run_all(selections, mode, jobs=jobs, dry_run=dry_run, on_outcome=lambda outcome: None)
-        )
+        scenarios = list(self._suite.scenarios.values())
+        missing = [scenario for scenario in scenarios if not scenario.dir.is_dir()]
+        if mode == "replay" and missing:
+            return Outcomes([_without_folder(self._suite, scenario) for scenario in missing])
+        with _folders(missing):
+            return Outcomes(
+                await run_all(selections, mode, jobs=jobs, dry_run=dry_run, on_outcome=lambda outcome: None)
+            )
 
     def _scenario(self, name: str) -> data.Scenario:
         try:
@@ -175,19 +179,40 @@ class Outcomes(list[Outcome]):
         return all(outcome.verdict.ok for outcome in self)
 
     def check(self) -> None:
-        """Raise an AssertionError with everything that is red."""
+        """Raise an AssertionError with everything that is red, or `unittest.SkipTest` when nothing ran."""
         red = [
             f"{outcome.name or 'the suite as a whole'}:\n{outcome.text}" for outcome in self if not outcome.ok
         ]
         if red:
             raise AssertionError("\n\n".join(red))
+        if all(outcome.skipped for outcome in self):
+            from unittest import SkipTest
+
+            raise SkipTest("\n".join(f"{outcome.name}: {outcome.skipped}" for outcome in self))
 
 
-def _mode(mode: str | None) -> str:
+@contextlib.contextmanager
+def _folders(scenarios: Iterable[data.Scenario]) -> Iterator[None]:
+    """Make the folders of scenarios that have none; those that nothing was written to go again."""
+    made = []
+    for scenario in scenarios:
+        made += [folder for folder in (scenario.dir, *scenario.dir.parents) if not folder.exists()]
+        scenario.dir.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    finally:
+        for folder in sorted(made, reverse=True):  # what is inside comes first
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+
+def _mode(mode: str | None, dry_run: bool) -> str:
     if mode is None:
         mode = mode_from(os.environ)
     else:
         refuse_in_ci(parse_mode(mode, origin="mode"), os.environ)
+    if dry_run and mode == "replay":
+        raise UsageError("dry_run: replay never writes; use it with record or refresh")
     if mode != "replay" and "PYTEST_XDIST_WORKER" in os.environ:
         raise UsageError(f"{mode} writes files one scenario at a time: run it without -n")
     return mode

@@ -11,7 +11,7 @@ import contextlib
 import os
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,13 +83,14 @@ async def replay_scenario(suite: Suite, scenario: Scenario, pins: Pins, static: 
     """Replay one scenario and judge it; `static` is what the static guards found in the suite.
 
     What makes a run pointless (a file is missing, or the overlay does not replace the model) is reported
-    without starting the agent. A fault of the suite as a whole is not repeated for each scenario.
+    without starting the agent. So is a fault of the suite as a whole that keeps every scenario from running:
+    whoever runs only this one must not take it for skipped.
     """
     own = [problem for problem in static if problem.scenario == scenario.name]
+    if not any(problem.guard in UNRUNNABLE for problem in own):
+        own += broken_suite(static)
     if any(problem.guard in UNRUNNABLE for problem in own):
         return Outcome(suite=suite, name=scenario.name, verdict=Verdict(scenario=scenario.name, problems=own))
-    if any(problem.guard in UNRUNNABLE and problem.scenario is None for problem in static):
-        return _skipped(suite, scenario, "the suite itself is broken, see below")
 
     async def replay(harvests: list[Harvest]) -> Verdict:
         harvests.append(await execute(suite, scenario, "replay"))
@@ -102,6 +103,11 @@ async def replay_scenario(suite: Suite, scenario: Scenario, pins: Pins, static: 
     return await _guarded(suite, scenario, replay)
 
 
+def broken_suite(static: Iterable[Problem]) -> list[Problem]:
+    """The static problems that belong to no scenario and keep every one of the suite from running."""
+    return [problem for problem in static if problem.guard in UNRUNNABLE and problem.scenario is None]
+
+
 async def write_scenario(
     suite: Suite, scenario: Scenario, mode: str, *, dry_run: bool = False, pins: Pins | None = None
 ) -> Outcome:
@@ -110,7 +116,7 @@ async def write_scenario(
     `pins` replaces the committed ones. The outcome of a pin's dry run has the pins that writing would leave.
     """
     if mode == "record" and not scenario.recorded:
-        return _skipped(suite, scenario, "authored, never re-recorded")
+        return skipped(suite, scenario, "authored, never re-recorded")
     after: list[Pins] = []
 
     async def write(harvests: list[Harvest]) -> Verdict:
@@ -146,7 +152,8 @@ async def write_scenario(
     return outcome
 
 
-def _skipped(suite: Suite, scenario: Scenario, reason: str) -> Outcome:
+def skipped(suite: Suite, scenario: Scenario, reason: str) -> Outcome:
+    """The outcome of a scenario that did not run, and why."""
     return Outcome(suite=suite, name=scenario.name, verdict=Verdict(scenario=scenario.name), skipped=reason)
 
 
@@ -156,7 +163,7 @@ async def _guarded(
     """Run the work; what it raises becomes a finding, what it left becomes an artifact or is removed."""
     missing = missing_programs(scenario, search_path(os.environ))
     if missing and not os.environ.get("CI"):
-        return _skipped(suite, scenario, f"needs {', '.join(missing)}, which is not on PATH")
+        return skipped(suite, scenario, f"needs {', '.join(missing)}, which is not on PATH")
     started = time.monotonic()
     harvests: list[Harvest] = []
     kept, not_kept, stderr = None, "", ""

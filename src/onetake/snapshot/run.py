@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from onetake.errors import UsageError
-from onetake.snapshot.attempt import Outcome, replay_scenario, write_scenario
+from onetake.snapshot.attempt import Outcome, broken_suite, replay_scenario, skipped, write_scenario
 from onetake.snapshot.findings import Problem, Verdict
 from onetake.snapshot.suites.select import parse_expression
 from onetake.snapshot.suites.suite import Scenario, Suite
@@ -84,8 +84,12 @@ async def _replay_all(selections: Sequence[Selection], jobs: int, on_outcome: On
     slots = asyncio.Semaphore(jobs)
 
     async def one(suite: Suite, scenario: Scenario, pins: Pins, static: list[Problem]) -> Outcome:
-        async with slots:
-            outcome = await replay_scenario(suite, scenario, pins, static)
+        if broken_suite(static) and not any(problem.scenario == scenario.name for problem in static):
+            # Told once, in the outcome of the suite as a whole.
+            outcome = skipped(suite, scenario, "the suite itself is broken, see below")
+        else:
+            async with slots:
+                outcome = await replay_scenario(suite, scenario, pins, static)
         on_outcome(outcome)
         return outcome
 
