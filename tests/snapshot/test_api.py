@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import SkipTest
@@ -140,6 +141,22 @@ def test_a_hook_that_fails_is_told(table: Suite) -> None:
     outcome = table.run("one", "refresh")
     assert "prepare_workspace of one failed: KeyError: 'no such desk'" in outcome.text
     assert outcome.exit_code == 2
+
+
+def test_a_hook_that_yields_is_refused(table: Suite) -> None:
+    """Calling it runs nothing of it."""
+
+    def prepare(workspace: Path) -> Iterator[None]:
+        (workspace / "made").touch()
+        yield
+
+    async def prepare_async(workspace: Path) -> AsyncIterator[None]:
+        (workspace / "made").touch()
+        yield
+
+    for hook in (prepare, prepare_async):
+        table.prepare("one", hook)
+        assert "prepare_workspace of one failed: TypeError: it yields" in table.run("one", "refresh").text
 
 
 def test_a_loaded_suite(tmp_path: Path) -> None:

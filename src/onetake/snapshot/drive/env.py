@@ -17,7 +17,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Awaitable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Generator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -178,6 +178,8 @@ async def prepare_workspace(scenario: Scenario, workspace: Path) -> None:
         waiting = scenario.prepare(workspace)
         if isinstance(waiting, Awaitable):
             await waiting
+        elif isinstance(waiting, Generator | AsyncGenerator):
+            raise TypeError("it yields, so nothing in it ran; a hook is a function, not a fixture of pytest")
     except Exception as error:
         place = f"prepare_workspace of {scenario.name}"
         raise UsageError(f"{place} failed: {type(error).__name__}: {error}") from error
