@@ -11,6 +11,7 @@ import pytest
 
 from onetake.cli import main
 from onetake.session.events import REQUEST_HEADER
+from onetake.session.frames import compress
 from onetake.session.jsonl import encode_log, read_log
 from onetake.snapshot.modes import migrate
 from onetake.snapshot.report import display
@@ -136,11 +137,14 @@ def test_a_prompt_with_line_ends_of_its_own_keeps_them(lab: Lab, capsys: pytest.
     assert run(capsys, lab.snapshots) == (0, "migrate: 5 scenarios, 0 files changed\n")
 
 
-def test_a_single_log_means_its_scenario(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("path", ["tools/session.jsonl", "tools"])
+def test_a_log_or_a_folder_means_its_scenario(
+    lab: Lab, capsys: pytest.CaptureFixture[str], path: str
+) -> None:
     """With the pins and rules of its suite."""
     for name in ("hello", "tools"):
         age(lab.snapshots / name / "session.jsonl")
-    code, out = run(capsys, lab.snapshots / "tools/session.jsonl")
+    code, out = run(capsys, lab.snapshots / path)
     assert code == 0 and out.endswith("migrate: 1 scenario, 1 file changed\n")
     assert '"{{system:hello}}"' in (lab.snapshots / "tools/session.jsonl").read_text()
 
@@ -171,10 +175,12 @@ def test_logs_that_belong_to_no_suite(lab: Lab, tmp_path: Path, capsys: pytest.C
 def test_nothing_to_migrate_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A wrong path is no success."""
     (tmp_path / "x.jsonl").write_text("{}\n")
+    (tmp_path / "session.jsonl.zstd").write_bytes(compress(b"{}\n"))
     for path, message in (
         (tmp_path, "neither a suite.toml nor a session log is here"),
         (tmp_path / "x.jsonl", "does not begin with a session header"),
         (tmp_path / "missing", "does not exist"),
+        (tmp_path / "session.jsonl.zstd", "session.jsonl.zstd` writes it as JSONL"),
     ):
         code, out = run(capsys, path)
         assert code == 2 and message in out

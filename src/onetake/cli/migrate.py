@@ -29,7 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         metavar="SUITE",
         type=Path,
-        help="suite.toml, a folder to search for suites (or for session logs, if it has none), or a log",
+        help="suite.toml, a folder to search for suites (or for session logs, if it has none), a scenario's "
+        "folder, or a log",
     )
     parser.add_argument("--dry-run", action="store_true", help="show what would change, write nothing")
 
@@ -61,10 +62,11 @@ def _migrated(path: Path, dry_run: bool) -> list[Result]:
     from onetake.snapshot.suites.repository import log_groups, suite_of
     from onetake.snapshot.suites.suite import SUITE_FILE, find_suites, load_suite
 
+    folder = path if path.is_dir() else path.parent
+    owner = suite_of(folder) if path.name != SUITE_FILE and path.exists() else None
+    if owner is not None:
+        return migrate_suite(load_suite(owner), dry_run=dry_run, only=folder.resolve().name)
     if path.is_file() and path.name != SUITE_FILE:
-        owner = suite_of(path)
-        if owner is not None:
-            return migrate_suite(load_suite(owner), dry_run=dry_run, only=path.resolve().parent.name)
         return [migrate_logs(group, dry_run=dry_run) for group in log_groups(path)]
     try:
         suites = find_suites([path])

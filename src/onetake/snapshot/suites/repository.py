@@ -18,6 +18,7 @@ from pathlib import Path
 from onetake import jsontext
 from onetake.errors import UsageError
 from onetake.fixture.check import fixture_faults
+from onetake.session.frames import MAGIC, is_compressed
 from onetake.snapshot.drive.execute import OVERRIDE_FILE
 from onetake.snapshot.findings import Problem
 from onetake.snapshot.guard.secrets import find_secrets
@@ -92,6 +93,9 @@ def log_groups(path: Path) -> list[list[Path]]:
     """
     if path.is_file():
         if not is_session_log(path):
+            with path.open("rb") as file:
+                if is_compressed(file.read(len(MAGIC))):
+                    raise UsageError(f"{path}: is compressed: `onetake log unpack {path}` writes it as JSONL")
             raise UsageError(f"{path}: does not begin with a session header, so it is no session log")
         if session_index(path.name) is not None:
             return _by_scenario(file for file in sorted(path.parent.iterdir()) if _is_fixture(file))
@@ -100,9 +104,9 @@ def log_groups(path: Path) -> list[list[Path]]:
     return _by_scenario(logs)
 
 
-def suite_of(file: Path) -> Path | None:
-    """The suite.toml of the scenario that a file lies in, if any."""
-    folder = file.resolve().parent
+def suite_of(folder: Path) -> Path | None:
+    """The suite.toml that has this folder as a scenario, if any."""
+    folder = folder.resolve()
     owner = folder.parent / SUITE_FILE
     if not owner.is_file() or not is_suite(owner):
         return None
