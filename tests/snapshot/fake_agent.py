@@ -140,6 +140,9 @@ class Agent:
             },
         )
         log.start()
+        log.event(
+            "agent/inbox/spliced", {"target": "next-turn", "start": 0, "removedCount": 1, "inserted": []}
+        )
         reason = "end_turn"
         handler = getattr(self, "do_" + word.replace("-", "_"), None)
         answer = handler(session, rest, log) if handler else say(session, text.upper())

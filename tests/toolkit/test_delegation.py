@@ -405,7 +405,7 @@ def test_notices_come_between_turns_in_the_order_of_the_calls(tmp_path: Path) ->
         assert endings(agent) == [{"kind": "completed"}] * 3
         source = events(agent, "user/message")[1]["source"]
         assert source == {
-            **{"kind": "subagent-settled", "form": "notice", "summary": DONE_A},
+            **{"kind": "subagent-settled", "form": "notice", "summary": DONE_A, "subagentId": "agent-1"},
             "senderSessionId": children[0].id,
         }
         started = [result[1].split(" has started")[0] for result in results(agent)]

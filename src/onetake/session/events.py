@@ -36,6 +36,10 @@ TOOL_RESULT = "tool/result"
 COMPACTION_SUMMARY = "compaction/summary"
 SUBAGENT_DESCRIPTOR = "subagent/descriptor"
 
+SUBAGENT_ID = "subagentId"
+"""Names a child in the background in its parent's log: in the `meta` of the result that starts it and of
+those that hand its answer over, and in the `source` of the notice that tells how it ended."""
+
 SURFACE_TYPES = frozenset({USER_MESSAGE, ASSISTANT_MESSAGE, TOOL_RESULT})
 """The events that make model history (see `onetake.session.history`)."""
 

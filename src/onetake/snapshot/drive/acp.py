@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 from onetake.snapshot.drive.base import Driver, Timeouts, ended, short
 from onetake.snapshot.drive.env import World
+from onetake.snapshot.drive.livelog import LiveLogs
 from onetake.snapshot.drive.process import Launch
 from onetake.snapshot.drive.rpc import Frame, Peer
 from onetake.snapshot.render import transcript
@@ -24,8 +25,10 @@ class AcpDriver(Driver):
     opening = ({"op": "initialize"}, {"op": "newSession"})
     render = staticmethod(transcript.render_transcript)
 
-    def __init__(self, script: ops.Script, world: World, timeouts: Timeouts, launch: Launch) -> None:
-        super().__init__(script, world, timeouts, launch)
+    def __init__(
+        self, script: ops.Script, world: World, timeouts: Timeouts, launch: Launch, logs: LiveLogs
+    ) -> None:
+        super().__init__(script, world, timeouts, launch, logs)
         self._peer = Peer(send=self._send, on_request=self._asked, on_notification=self._told)
         self.frames, self.stray = self._peer.frames, self._peer.stray
         self.unused_answers = list(script.permission_answers)
@@ -123,6 +126,7 @@ class AcpDriver(Driver):
     async def _restart(self) -> None:
         if self._process is not None:
             await self._shut_down()
+        self._logs.process_ended()
         await self._begin()
 
     def _gone(self) -> None:
@@ -131,6 +135,7 @@ class AcpDriver(Driver):
         self._peer.forget()
 
     async def _resume(self) -> None:
+        self._logs.resumed(self._session())
         params = {"sessionId": self._session(), "cwd": str(self._world.cwd), "mcpServers": []}
         extra = self._capabilities.get("sessionCapabilities")
         if self._capabilities.get("loadSession"):

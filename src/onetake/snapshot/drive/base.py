@@ -31,6 +31,8 @@ _FIRST_POLL_S = 0.002
 _SLOWEST_POLL_S = 0.05
 T = TypeVar("T")
 Frame = dict[str, Any]
+What = str | Callable[[], str]
+"""What is awaited, in words; a function says it when it is needed."""
 
 
 class DriveError(OnetakeError):
@@ -46,12 +48,16 @@ class Timeouts(msgspec.Struct, frozen=True):
 
     wait: float = 10.0
     prompt: float = 60.0
+    turn: float = 10.0
+    """For what turns bring that nobody asked for by a prompt: those of children, and of notices."""
 
 
 def timeouts_for(mode: str, timeout_s: float | None) -> Timeouts:
-    """The defaults, or `timeout_s` for both; a prompt that reaches a real model has at least ten minutes."""
+    """The defaults, or `timeout_s` for all; what reaches a real model has at least ten minutes."""
     wait, prompt = (timeout_s, timeout_s) if timeout_s is not None else (10.0, 60.0)
-    return Timeouts(wait, max(prompt, 600.0) if mode == "record" else prompt)
+    if mode == "record":
+        return Timeouts(wait, max(prompt, 600.0), max(wait, 600.0))
+    return Timeouts(wait, prompt, wait)
 
 
 class Driver(ABC):
@@ -80,7 +86,9 @@ class Driver(ABC):
     ) -> Transcript:
         """The stdout surface; see `onetake.snapshot.render.transcript`."""
 
-    def __init__(self, script: ops.Script, world: World, timeouts: Timeouts, launch: Launch) -> None:
+    def __init__(
+        self, script: ops.Script, world: World, timeouts: Timeouts, launch: Launch, logs: LiveLogs
+    ) -> None:
         self.exit_code: int | None = None
         """Of the last process; None when it never started or the runner had to kill it."""
         self.frames: list[bytes] = []
@@ -96,7 +104,7 @@ class Driver(ABC):
         self._timeouts = timeouts
         self._launch = launch
         self._process: AgentProcess | None = None
-        self._logs = LiveLogs(world.sessions)
+        self._logs = logs
         self._place = "start"
 
     async def run(self) -> None:
@@ -170,15 +178,15 @@ class Driver(ABC):
 
     async def _wait_for_log(self, step: ops.LogStep) -> None:
         what, condition = log_condition(step, self._logs, self._session(), self.session_ids)
-        await self._poll(condition, f"{what} in the session log", self._timeouts.wait)
+        await self._poll(condition, lambda: f"{what()} in the session log", self._timeouts.turn)
 
     async def _wait_until_idle(self) -> None:
-        await self._poll(self._idle, "all sessions to be idle", self._timeouts.wait)
+        def what() -> str:
+            return "all sessions to be idle; " + "; ".join(self._logs.unfinished())
 
-    def _idle(self) -> bool:
-        return all(log.idle for log in self._logs.read())
+        await self._poll(lambda: not self._logs.unfinished(), what, self._timeouts.turn)
 
-    async def _poll(self, condition: Callable[[], bool], what: str, timeout: float) -> None:
+    async def _poll(self, condition: Callable[[], bool], what: What, timeout: float) -> None:
         async def until() -> None:
             delay = _FIRST_POLL_S
             while not condition():
@@ -192,7 +200,7 @@ class Driver(ABC):
             if self._objection() is not None or not condition():
                 raise
 
-    async def _await(self, awaited: Awaitable[T], what: str, timeout: float, *, dies: bool = False) -> T:
+    async def _await(self, awaited: Awaitable[T], what: What, timeout: float, *, dies: bool = False) -> T:
         """Wait for something, but not longer than allowed and not past the agent's death (unless it is to
         die)."""
         process = self._running()
@@ -208,6 +216,7 @@ class Driver(ABC):
         finally:
             if not dies:
                 task.cancel()
+        what = what if isinstance(what, str) else what()
         if process.exited.done() and not dies:
             raise self._failure(
                 f"the agent {ended(process.exited.result())} while the runner awaited {what}", 3

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onetake.errors import OnetakeError, UsageError
+from onetake.fixture.lineage import SessionFacts, session_facts
 from onetake.snapshot.drive.base import Driver, timeouts_for
 from onetake.snapshot.drive.env import (
     World,
@@ -26,7 +27,7 @@ from onetake.snapshot.drive.env import (
     write_run_file,
 )
 from onetake.snapshot.drive.harvest import Harvest, Leftover
-from onetake.snapshot.drive.livelog import find_logs, in_order_of_creation
+from onetake.snapshot.drive.livelog import LiveLogs, find_logs, in_order_of_creation
 from onetake.snapshot.drive.process import Launch
 from onetake.snapshot.drive.registry import driver_class
 from onetake.snapshot.drive.strays import kill_strays, left_running
@@ -54,6 +55,8 @@ async def execute(
     `fixture_dir` is where `session*.jsonl` is read from (default: the scenario's folder; record mode reads
     none). Raises `UsageError` when the run cannot begin.
     """
+    from onetake.session.store import read_file
+
     environ = os.environ if environ is None else environ
     started = time.monotonic()
     directory = fixture_dir or scenario.dir
@@ -70,7 +73,9 @@ async def execute(
 
         launch = Launch(command, environment, world.cwd, world.stderr)
         timeouts = timeouts_for(mode, scenario.settings.timeout_s or suite.settings.suite.timeout_s)
-        driver = driver_class(suite.settings.suite.driver)(scenario.script, world, timeouts, launch)
+        recorded = None if mode == "record" else [read_file(path) for path in fixtures]
+        logs = LiveLogs(world.sessions, _facts(recorded))
+        driver = driver_class(suite.settings.suite.driver)(scenario.script, world, timeouts, launch, logs)
         error: OnetakeError | None = None
         running: list[str] = []
         try:
@@ -84,7 +89,7 @@ async def execute(
         finally:
             kill_strays(world.run_dir)
         harvest = _harvest(
-            scenario, mode, world, driver, error, fixtures, override, time.monotonic() - started
+            scenario, mode, world, driver, error, recorded, override, time.monotonic() - started
         )
         harvest.left_running = running
         return harvest
@@ -154,7 +159,7 @@ def _harvest(
     world: World,
     driver: Driver,
     error: OnetakeError | None,
-    fixtures: list[Path],
+    recorded: list[LogFile] | None,
     override: Path | None,
     seconds: float,
 ) -> Harvest:
@@ -178,17 +183,14 @@ def _harvest(
     harvest.ended = code == 0 or (code is not None and code > 0 and error is None)
     harvest.requests = _read_lines(harvest, world.requests, REQUEST, may_be_torn=not harvest.ended)
     harvest.violations = _read_lines(harvest, world.violations, VIOLATION, may_be_torn=False)
-    recorded = _read_fixtures(fixtures) if mode != "record" else None
     _collect_sessions(harvest, world, driver.session_ids, recorded)
     if recorded is not None and harvest.error is None:
         harvest.leftovers = count_leftovers(harvest, recorded, override)
     return harvest
 
 
-def _read_fixtures(fixtures: list[Path]) -> list[LogFile]:
-    from onetake.session.store import read_file
-
-    return [read_file(path) for path in fixtures]
+def _facts(logs: list[LogFile] | None) -> list[SessionFacts] | None:
+    return None if logs is None else [session_facts(log.header, log.events) for log in logs]
 
 
 def _collect_sessions(
@@ -199,7 +201,6 @@ def _collect_sessions(
     Where there is a recording, each session has the number of the recorded one whose place it takes, so that
     a child more or less renumbers nobody else.
     """
-    from onetake.fixture.lineage import session_facts
     from onetake.replay.binding import bind
     from onetake.session.store import read_file
 
@@ -223,7 +224,7 @@ def _collect_sessions(
     logs = in_order_of_creation(logs, opened)
     harvest.bindings = bind(
         [session_facts(log.header, log.events) for log in logs],
-        None if recorded is None else [session_facts(log.header, log.events) for log in recorded],
+        _facts(recorded),
     )
     harvest.sessions = sorted(logs, key=lambda log: harvest.bindings[log.id])
 

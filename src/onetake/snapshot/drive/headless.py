@@ -23,6 +23,7 @@ from typing import get_args
 from onetake.errors import UsageError
 from onetake.snapshot.drive.base import Driver, Frame, Timeouts, ended, short, tag
 from onetake.snapshot.drive.env import World
+from onetake.snapshot.drive.livelog import LiveLogs
 from onetake.snapshot.drive.process import Launch
 from onetake.snapshot.render import transcript
 from onetake.snapshot.suites import ops
@@ -45,8 +46,10 @@ class HeadlessDriver(Driver):
         for fault in _faults(script):
             raise UsageError(f"{place}: {fault}")
 
-    def __init__(self, script: ops.Script, world: World, timeouts: Timeouts, launch: Launch) -> None:
-        super().__init__(script, world, timeouts, launch)
+    def __init__(
+        self, script: ops.Script, world: World, timeouts: Timeouts, launch: Launch, logs: LiveLogs
+    ) -> None:
+        super().__init__(script, world, timeouts, launch, logs)
         self._result: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
         self._late: list[bytes] = []
         """Lines after the result line."""
@@ -155,8 +158,13 @@ class HeadlessDriver(Driver):
             raise self._failure(f"the run failed: {short(result)}")
         if wanted and ending != wanted:
             raise self._failure(f"the run was to end with {wanted!r}, but it ended so: {short(result)}")
-        if not self._idle():
-            raise self._failure("the agent ended, but a turn is still open in a session log")
+        for log in self._logs.read():
+            if not log.closed:
+                raise self._failure("the agent ended, but a turn is still open in a session log")
+            if ending == "completed" and not log.idle:
+                raise self._failure(
+                    f"the run is {ending}, but in the log of session {log.id} {log.unfinished}"
+                )
         self._gone()
 
 

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from onetake.errors import UsageError
+from onetake.fixture.lineage import SessionFacts
+from onetake.snapshot.drive.numbering import child_of_number
+from onetake.snapshot.drive.pending import Background, background_children, waiting_messages
 from onetake.snapshot.suites import ops
 
 Event = dict[str, Any]
@@ -36,12 +40,24 @@ def _folders(root: Path) -> list[Path]:
 class LiveLog:
     """What a log holds so far."""
 
-    def __init__(self, header: dict[str, Any], events: list[Event]) -> None:
+    def __init__(
+        self, header: dict[str, Any], events: list[Event], *, before: int = 0, left: bool = False
+    ) -> None:
         self.header = header
         self.events = events
         seed = header.get("seedLength")
-        self.own: list[Event] = events[seed:] if isinstance(seed, int) else events
+        inherited = seed if isinstance(seed, int) else 0
+        self.own: list[Event] = events[inherited:]
         """The events without the history that a forked child inherited."""
+        self.since = max(before - inherited, 0)
+        """The place in `own` from which on it is the work of the process that runs now."""
+        self.left = left
+        """Whether the session went with an earlier process, so that nothing more will come of it."""
+
+    @property
+    def id(self) -> str:
+        """The session id."""
+        return str(self.header.get("id"))
 
     def last_turn(self, kind: str) -> int:
         """The highest turn number of the events of this type (`turn/start` or `turn/end`); 0 without any."""
@@ -53,12 +69,39 @@ class LiveLog:
         return max((turn for turn in turns if isinstance(turn, int)), default=0)
 
     @property
-    def idle(self) -> bool:
+    def closed(self) -> bool:
         """Whether no turn is open."""
         for event in reversed(self.own):
             if event.get("type") in ("turn/start", "turn/end"):
                 return bool(event["type"] == "turn/end")
         return True
+
+    @cached_property
+    def background(self) -> Background:
+        """The children that this session has started in the background."""
+        return background_children(self.own)
+
+    @cached_property
+    def unfinished(self) -> str | None:
+        """What will go on in this session without anyone's doing; None: nothing, it is idle.
+
+        A turn begins in the inbox and ends with `turn/end`, and from the start of a child in the background
+        to its notice one is owed. So what is to come shows in the log at every moment.
+        """
+        if self.left:
+            return None
+        if not self.closed:
+            return "a turn is open"
+        if count := waiting_messages(self.own):
+            return f"messages wait in the inbox: {count}"
+        if owed := self.background.owed(self.since):
+            return f"nobody has told it yet how these ended: {', '.join(owed)}"
+        return None
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing more comes of this session by itself."""
+        return self.unfinished is None
 
     def after_turn_end(self) -> Iterable[str]:
         """The types of the events after the last `turn/end`; nothing when no turn ended."""
@@ -78,39 +121,60 @@ class LiveLog:
 class LiveLogs:
     """The logs of a sessions root, read as they grow."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, recorded: Sequence[SessionFacts] | None = None) -> None:
+        """`recorded`: what the recording that is replayed says of its sessions; None: there is none."""
         self.root = root
+        self._recorded = recorded
         self._cache: dict[Path, tuple[int, LiveLog]] = {}
+        self._before: dict[Path, int] = {}
+        self._resumed: set[str] = set()
 
     def read(self) -> list[LiveLog]:
         """All logs, in the order in which they first appeared (then by path)."""
         from onetake.session.jsonl import read_log
 
         for path in find_logs(self.root):
-            raw = path.read_bytes()
             known = self._cache.get(path)
-            if known is None or known[0] != len(raw):
-                try:
-                    log = read_log(raw, str(path), live=True)
-                except UsageError:  # not even its header is complete yet
-                    continue
-                self._cache[path] = (len(raw), LiveLog(log.header, log.events))
+            if known is not None and known[0] == path.stat().st_size:
+                continue
+            raw = path.read_bytes()
+            try:
+                log = read_log(raw, str(path), live=True)
+            except UsageError:  # not even its header is complete yet
+                continue
+            before = self._before.get(path, 0)
+            left = len(log.events) == before > 0 and log.id not in self._resumed
+            self._cache[path] = (len(raw), LiveLog(log.header, log.events, before=before, left=left))
         return [log for _, log in self._cache.values()]
+
+    def process_ended(self) -> None:
+        """The agent is gone: what its sessions had under way will not go on, unless another one does it."""
+        self._resumed.clear()
+        self.read()
+        self._before = {path: len(log.events) for path, (_, log) in self._cache.items()}
+        self._cache.clear()
+
+    def resumed(self, session_id: str) -> None:
+        """The agent that runs now goes on with a session of an earlier one."""
+        self._resumed.add(session_id)
+        self._cache.clear()
 
     def of(self, session_id: str) -> LiveLog | None:
         """The log whose header has this id."""
-        return next((log for log in self.read() if log.header.get("id") == session_id), None)
+        return next((log for log in self.read() if log.id == session_id), None)
 
-    def children(self, opened: Sequence[str]) -> list[LiveLog]:
-        """The logs of child sessions, in the order in which fixtures are numbered."""
-        from onetake.fixture.lineage import session_facts
-        from onetake.replay.binding import bind
+    def any_child(self, condition: Callable[[LiveLog], bool]) -> bool:
+        """Whether this holds for a child session."""
+        return any(condition(log) for log in self.read() if log.header.get("parentSession"))
 
-        logs = in_order_of_creation(self.read(), opened)
-        index = bind([session_facts(log.header, log.events) for log in logs])
-        return sorted(
-            (log for log in logs if log.header.get("parentSession")), key=lambda log: index[log.header["id"]]
-        )
+    def child(self, number: int, opened: Sequence[str]) -> tuple[LiveLog | None, bool]:
+        """The child that has this number (from 1) so far, and whether no other one can get it any more."""
+        views = [in_order_of_creation(self.read(), opened) for _ in range(3)]
+        return child_of_number(number, views, self._recorded)
+
+    def unfinished(self) -> list[str]:
+        """What still goes on, by session: nothing when all are idle."""
+        return [f"session {log.id}: {log.unfinished}" for log in self.read() if not log.idle]
 
 
 class HasHeader(Protocol):
@@ -136,34 +200,50 @@ def in_order_of_creation(logs: Iterable[L], opened: Sequence[str]) -> list[L]:
 
 def log_condition(
     step: ops.LogStep, logs: LiveLogs, session: str, opened: Sequence[str]
-) -> tuple[str, Callable[[], bool]]:
+) -> tuple[Callable[[], str], Callable[[], bool]]:
     """What a step of the script waits for in a log: in words, and as a condition to ask again and again."""
 
-    def current(condition: Callable[[LiveLog], bool]) -> Callable[[], bool]:
+    def current(
+        what: str, condition: Callable[[LiveLog], bool]
+    ) -> tuple[Callable[[], str], Callable[[], bool]]:
         def holds() -> bool:
             log = logs.of(session)
             return log is not None and condition(log)
 
-        return holds
+        return lambda: what, holds
 
     match step:
         case ops.WaitForTurnStart(minimum_turn=turn):
-            return f"the start of turn {turn}", current(lambda log: log.last_turn("turn/start") >= turn)
+            return current(f"the start of turn {turn}", lambda log: log.last_turn("turn/start") >= turn)
         case ops.WaitForTurnEnd():
-            return "the end of the turn", current(lambda log: log.last_turn("turn/start") > 0 and log.idle)
+            return current("the end of the turn", lambda log: log.last_turn("turn/start") > 0 and log.closed)
         case ops.WaitForEventAfterTurnEnd(type=kind):
-            return f"an event of type {kind} after the end of the turn", current(
-                lambda log: kind in log.after_turn_end()
+            return current(
+                f"an event of type {kind} after the end of the turn", lambda log: kind in log.after_turn_end()
             )
         case ops.WaitForInboxMessage(text=text):
-            return f"a message with {text!r} in the inbox", current(
-                lambda log: any(text in message for message in log.inbox_texts())
+            return current(
+                f"a message with {text!r} in the inbox",
+                lambda log: any(text in message for message in log.inbox_texts()),
+            )
+        case ops.WaitForSubagentTurnEnd(child=None, minimum_turn=turn):
+            return lambda: f"the end of turn {turn} of child (any)", lambda: logs.any_child(
+                lambda log: log.last_turn("turn/end") >= turn
             )
         case ops.WaitForSubagentTurnEnd(child=child, minimum_turn=turn):
+            assert child is not None
 
             def ended() -> bool:
-                children = logs.children(opened)
-                chosen = children if child is None else children[child - 1 : child]
-                return any(log.last_turn("turn/end") >= turn for log in chosen)
+                log, certain = logs.child(child, opened)
+                return certain and log is not None and log.last_turn("turn/end") >= turn
 
-            return f"the end of turn {turn} of child {child or '(any)'}", ended
+            def what() -> str:
+                log, certain = logs.child(child, opened)
+                return f"the end of turn {turn} of child {child}" + (
+                    f" (it may be session {log.id}, but children that are counted before it may still come: "
+                    "wait for those first, or leave `child` out)"
+                    if log is not None and not certain
+                    else ""
+                )
+
+            return what, ended

@@ -17,12 +17,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from onetake.agent.agent import Agent
-from onetake.session.events import TOOL_RESULT, Event
+from onetake.session.events import SUBAGENT_ID, TOOL_RESULT, Event
 from onetake.toolkit.delegation.children import Ending, Order
 from onetake.tools.registry import ToolContext, ToolResult, error_result
-
-META = "subagentId"
-"""Marks the results that start a child or hand over its answer, in their `meta`."""
 
 Run = Callable[[Agent, Order], Awaitable[Ending]]
 
@@ -65,7 +62,7 @@ class Background:
             f"{job.id} has started in the background. Its answer will come as a message after this turn; "
             "to have it within the turn, ask for it with subagent_wait."
         )
-        return ToolResult(content=[{"type": "text", "text": text}], meta={META: job.id})
+        return ToolResult(content=[{"type": "text", "text": text}], meta={SUBAGENT_ID: job.id})
 
     async def wait(self, parent: Agent, job_id: str, call: ToolContext) -> ToolResult:
         """The answer of a child that an earlier step ordered, once it is there."""
@@ -83,7 +80,7 @@ class Background:
         await asyncio.shield(job.task)
         assert job.ending is not None, "the parent runs, so its child was started"
         result = job.ending.result()
-        result.meta = {META: job.id}
+        result.meta = {SUBAGENT_ID: job.id}
         return result
 
     async def drained(self) -> None:
@@ -99,7 +96,7 @@ class Background:
 
     def _committed(self, parent: Agent, event: Event) -> None:
         meta = event["data"].get("meta") if event["type"] == TOOL_RESULT else None
-        job = self._jobs[parent.id].get(meta.get(META, "")) if meta is not None else None
+        job = self._jobs[parent.id].get(meta.get(SUBAGENT_ID, "")) if meta is not None else None
         if job is None:
             return
         if job.task is None:
@@ -141,7 +138,7 @@ def _notice(job: Job, ending: Ending) -> tuple[list[dict[str, Any]], dict[str, A
     texts = [summary]
     if ending.text:
         texts += ["Its answer:" if ending.failure is None else "Its last words before that:", ending.text]
-    source = {"kind": "subagent-settled", "form": "notice", "summary": summary}
+    source = {"kind": "subagent-settled", "form": "notice", "summary": summary, SUBAGENT_ID: job.id}
     if ending.session is not None:
         source["senderSessionId"] = ending.session
     return [{"type": "text", "text": text} for text in texts], source
