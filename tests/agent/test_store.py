@@ -168,3 +168,15 @@ def test_going_on_with_a_log_numbers_on_and_says_resume(tmp_path: Path) -> None:
         assert provider.requests[0].call == 2 and len(provider.requests[0].messages) == 3
 
     with_store([says("x")], tmp_path, steps)
+
+
+def test_sessions_of_one_moment_can_still_be_told_apart_by_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onetake.agent.context.ms_now", lambda: 1000)
+
+    async def steps(agent: Agent) -> None:
+        other = await agent.ctx.create_session(tmp_path)
+        assert [a.log.header["createdAt"] for a in (agent, other)] == [1000, 1001]
+
+    with_store([], tmp_path, steps)

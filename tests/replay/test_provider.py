@@ -40,11 +40,18 @@ def override(document: Any) -> Override:
     return parse_override(json.dumps(document).encode(), "o.json")
 
 
+def opened(number: int) -> SessionLog:
+    """A top-level session that was told something."""
+    log = SessionLog(header(number))
+    log.append("session/title", {"title": "A talk"})
+    return log
+
+
 class Stage:
     """A replay over a few live sessions, and what came of it."""
 
     def __init__(self, tmp_path: Path, *recordings: Recording, **options: Any) -> None:
-        self.logs: list[SessionLog] = [SessionLog(header(1))]
+        self.logs: list[SessionLog] = [opened(1)]
         self.violations = tmp_path / "violations.jsonl"
         self.workspace = tmp_path / "w"
         self.replay = Replay(
@@ -257,6 +264,111 @@ def test_a_closed_session_keeps_its_place(tmp_path: Path) -> None:
     assert stage.said() == "first"
     stage.logs = [SessionLog(header(2))]
     assert stage.said(uid(2)) == "second"
+
+
+def test_a_session_of_an_earlier_process_keeps_its_place_and_its_values(tmp_path: Path) -> None:
+    before = opened(1)
+    before.append("tool/result", result(1, 1, "c", "commit abc123", 12)["data"])
+    stage = Stage(
+        tmp_path,
+        recorded("first"),
+        recorded("again {{commit:1}}", head={"id": "{{sessionId:1}}"}),
+        earlier=[before],
+        mint=[("commit ([0-9a-f]+)", "commit")],
+    )
+    stage.logs = [opened(2)]
+    assert stage.said(uid(2)) == "again abc123"
+
+
+def test_a_resumed_session_is_known_by_its_live_log(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, recorded("see {{msg:1.1}}"), earlier=[opened(1)])
+    for event in (turn_start(1), user("hi", 11)):
+        stage.logs[0].append(event["type"], event["data"])
+    assert stage.said() == f"see {uid(11)}"
+
+
+def test_a_session_that_was_told_nothing_takes_no_place(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, recorded("first"))
+    stage.logs = [SessionLog(header(2)), opened(1)]
+    assert stage.said() == "first"
+
+
+MINT = [("commit ([0-9a-f]+)", "commit")]
+
+
+def seen(log: SessionLog, text: str = "commit abc123") -> None:
+    log.append("tool/result", result(1, 1, "c", text, 12)["data"])
+
+
+class Siblings(Stage):
+    """Two children that run at the same time and see one value, which the recording names by the first."""
+
+    def __init__(self, tmp_path: Path) -> None:
+        recordings = [
+            make_recording(
+                f"session.{index}.jsonl",
+                {"id": f"{{{{sessionId:{index}}}}}", "parentSession": "{{sessionId}}"},
+                log(spawned(1, 1, call), *said(1, 1, "saw {{commit:1/1}}")),
+            )
+            for index, call in ((1, "a"), (2, "b"))
+        ]
+        super().__init__(tmp_path, recorded("x"), *recordings, mint=MINT)
+        self.children = {call: self.child(number, call) for number, call in ((2, "a"), (3, "b"))}
+
+    def child(self, number: int, call: str) -> SessionLog:
+        child = SessionLog(header(number, parentSession=uid(1)))
+        child.append("subagent/descriptor", spawned(1, 1, call)["data"])
+        return child
+
+    async def asked(self, number: int) -> str:
+        chunks = [chunk async for chunk in self.replay.stream(self.request(uid(number)))]
+        return "".join(chunk.get("text", "") for chunk in chunks)
+
+
+def test_a_value_that_another_child_is_about_to_see_is_waited_for(tmp_path: Path) -> None:
+    async def run() -> None:
+        stage = Siblings(tmp_path)
+        seen(stage.children["b"])
+        stage.logs.append(stage.children["b"])
+        answer = asyncio.create_task(stage.asked(3))
+        await asyncio.sleep(0.02)
+        stage.logs.append(stage.children["a"])  # which only now begins
+        await asyncio.sleep(0.02)
+        assert not answer.done()
+        seen(stage.children["a"])
+        assert await answer == "saw abc123"
+        assert not stage.violations.exists()
+
+    asyncio.run(run())
+
+
+def test_a_value_is_not_waited_for_once_its_child_has_ended(tmp_path: Path) -> None:
+    async def run() -> None:
+        stage = Siblings(tmp_path)
+        stage.logs += stage.children.values()
+        seen(stage.children["b"])
+        answer = asyncio.create_task(stage.asked(3))
+        await asyncio.sleep(0.02)
+        stage.logs.remove(stage.children["a"])
+        with pytest.raises(ModelFailure, match=r"repeats \{\{commit:1/1\}\}"):
+            await answer
+
+    asyncio.run(run())
+
+
+def test_a_value_of_its_own_is_not_waited_for(tmp_path: Path) -> None:
+    stage = Siblings(tmp_path)
+    stage.logs += stage.children.values()
+    with pytest.raises(ModelFailure, match=r"repeats \{\{commit:1/1\}\}"):
+        asyncio.run(stage.asked(2))
+
+
+def test_waiting_for_a_value_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onetake.replay.provider._PATIENCE_S", 0.02)
+    stage = Siblings(tmp_path)
+    stage.logs += stage.children.values()
+    with pytest.raises(ModelFailure, match=r"repeats \{\{commit:1/1\}\}"):
+        asyncio.run(stage.asked(3))
 
 
 def test_a_throw_emits_its_chunks_and_then_fails(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ class AppContext:
         """Set by the `session-store` plugin; without one, logs live in memory only."""
         self.agent_config: AgentConfig | None = None
         """Set by the `agent` plugin: how sessions call their model."""
+        self._created = 0
         self.agents: dict[str, Agent] = {}
         """The open sessions in the order of their creation."""
         self.background: list[Callable[[], Awaitable[None]]] = []
@@ -85,7 +86,7 @@ class AppContext:
             raise UsageError("the composition has no `agent` row: add one that names provider and model")
         header = make_header(
             new_id(),
-            created_at=ms_now(),
+            created_at=self._creation_time(),
             cwd=str(cwd),
             parent_session=parent.id if parent is not None else None,
             seed_length=len(seed) if seed is not None else None,
@@ -109,6 +110,11 @@ class AppContext:
             agent.inbox.cancel(target)
         self.agents[agent.id] = agent
         return agent
+
+    def _creation_time(self) -> int:
+        """The time in milliseconds, later than that of any session before: it tells in which order they came."""
+        self._created = max(ms_now(), self._created + 1)
+        return self._created
 
     def _writer(self, log: SessionLog, cwd: Path) -> SessionWriter | None:
         if self.store is None:

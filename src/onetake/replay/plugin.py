@@ -8,7 +8,7 @@ the overlay has switched off, so that nothing has to be written twice.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from onetake.replay.override import Override, parse_override
 from onetake.replay.provider import Recording, Replay, ReplayProvider, make_recording
 from onetake.session.jsonl import read_log
 from onetake.session.log import SessionLog
+from onetake.session.store import SessionStore, read_live
 
 
 class Catalogue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,6 +58,7 @@ async def replay(ctx: AppContext, config: ReplayConfig) -> AsyncIterator[None]:
         violations_file=run.violations,
         mint=[(rule.pattern, rule.name) for rule in run.mint],
         nonce=run.nonce,
+        earlier=_earlier_logs(run),
         made=counts(Path(run.requests)) if run.requests else None,
         pace=run.pace,
     )
@@ -103,6 +105,17 @@ def _models(catalogue: Catalogue) -> dict[str, ModelInfo]:
     except msgspec.ValidationError as error:
         raise UsageError(f"the catalogue of provider {catalogue.id!r}: {error}") from error
     return {info.id: info for info in infos}
+
+
+def _earlier_logs(run: RunFile) -> list[SessionLog]:
+    """The logs that former processes of the run left, oldest first; one that is broken the runner reports."""
+    if not run.sessions_root:
+        return []
+    logs: list[SessionLog] = []
+    for path in SessionStore(Path(run.sessions_root), project="sessions").logs():
+        with suppress(UsageError):
+            logs.append(SessionLog(*read_live(path)))
+    return sorted(logs, key=lambda log: log.header.get("createdAt", 0))
 
 
 def _open_logs(ctx: AppContext) -> Iterable[SessionLog]:

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from onetake.fixture.grammar import UnknownToken, substitute
-from onetake.fixture.ids import minted_name
+from onetake.fixture.ids import minted_name, owner_of
 from onetake.fixture.lineage import SessionFacts, session_facts
 from onetake.fixture.tokens import LogView, TokenTable, map_strings
 from onetake.model.failures import ModelFailure, failure
@@ -31,6 +31,9 @@ from onetake.replay.script import Entry, RecordedCall, derive_calls, own_events,
 from onetake.session.log import SessionLog
 
 _EXCERPT = 80
+_PATIENCE_S = 30.0
+"""How long a call waits for a value that another child, which runs at the same time, is about to see."""
+_POLL_S = 0.005
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -71,9 +74,10 @@ def make_recording(
 class Replay:
     """Answers the calls of all sessions of one agent process.
 
-    `live` gives the logs of the open sessions, oldest first. `made` counts the calls that earlier processes
-    of the same run made, by session. `roots`, `mint` and `nonce` are those of the run; `workspace` is where a
-    `hang` writes its ready file. With `pace`, recorded gaps between chunks are waited for.
+    `live` gives the logs of the open sessions, oldest first. `earlier` are those that former processes of the
+    same run left, oldest first, and `made` counts the calls that these made, by session. `roots`, `mint` and
+    `nonce` are those of the run; `workspace` is where a `hang` writes its ready file. With `pace`, recorded
+    gaps between chunks are waited for.
     """
 
     def __init__(
@@ -86,6 +90,7 @@ class Replay:
         violations_file: str = "",
         mint: Sequence[tuple[str, str]] = (),
         nonce: str = "",
+        earlier: Iterable[SessionLog] = (),
         made: Mapping[str, int] | None = None,
         pace: bool = False,
     ) -> None:
@@ -98,7 +103,7 @@ class Replay:
         self._nonce = nonce
         self._pace = pace
         self._cursor: dict[str, int] = dict(made or {})
-        self._sessions: dict[str, SessionLog] = {}
+        self._sessions: dict[str, SessionLog] = {log.id: log for log in earlier}
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Answer one call. Raises ModelFailure for a scripted failure and for a violation."""
@@ -109,7 +114,7 @@ class Replay:
         if place >= len(lines):
             raise self._extra_call(request, index, place)
         line = lines[place]
-        entry = self._filled(line, request, place)
+        entry = await self._filled(line, request, place)
         await asyncio.sleep(0)  # a model is never faster than the event loop
         if entry["kind"] == "hang":
             yield {"type": "block-start", "index": 0, "blockType": "text"}
@@ -126,7 +131,7 @@ class Replay:
 
     def _bind(self, request: ModelRequest) -> int:
         """The index of the recording that answers the session. Raises ModelFailure when there is none."""
-        bound = self._bindings()
+        bound = self._bindings(request.session_id)
         index = bound.get(request.session_id)
         if index is not None and index < len(self._recordings):
             return index
@@ -139,11 +144,13 @@ class Replay:
             nearest=None,
         )
 
-    def _bindings(self) -> dict[str, int]:
+    def _bindings(self, caller: str = "") -> dict[str, int]:
         # Closed sessions stay known, so that those opened later keep their places.
         for log in self._live():
-            self._sessions.setdefault(log.id, log)
-        facts = [session_facts(log.header, log.events) for log in self._sessions.values()]
+            self._sessions[log.id] = log
+        # A session that nobody said anything to leaves no log, so a recording has no place for it.
+        logged = [log for log in self._sessions.values() if log.events or log.id == caller]
+        facts = [session_facts(log.header, log.events) for log in logged]
         return bind(facts, [recording.facts for recording in self._recordings])
 
     def _where(self, request: ModelRequest) -> str:
@@ -161,36 +168,81 @@ class Replay:
             f"step {spawn.step} (place {spawn.ordinal})"
         )
 
-    def _filled(self, line: Line, request: ModelRequest, place: int) -> Entry:
+    async def _filled(self, line: Line, request: ModelRequest, place: int) -> Entry:
         """The entry with live values in place of tokens."""
+        deadline = asyncio.get_running_loop().time() + _PATIENCE_S
+        while True:
+            written = self._written()
+            try:
+                return self._filled_now(line, request)
+            except UnknownToken as error:
+                if await self._is_coming(error.token, request.session_id, written, deadline):
+                    continue
+                raise self._violation(
+                    request,
+                    violations.UNKNOWN_TOKEN,
+                    f"the answer to call {place + 1} repeats {error.token}, {self._why_unknown(error.token)}",
+                    nearest=_described(line, place),
+                ) from error
+            except NoMatch as error:
+                raise self._violation(
+                    request,
+                    violations.NO_MATCH,
+                    f"call {place + 1}: {{{{fromRequest:{error.pattern}}}}} finds nothing "
+                    "in the live request",
+                    nearest=_described(line, place),
+                ) from error
+
+    def _filled_now(self, line: Line, request: ModelRequest) -> Entry:
         table: list[TokenTable] = []
 
         def resolve(body: str) -> str:
             if not table:
-                table.append(self._table())
+                table.append(self._table(request.session_id))
             return table[0].resolve(body)
 
-        messages = request.messages
-        try:
-            if line.call is None:
-                filled: Entry = fill(line.entry, resolve, messages)
-            else:
-                filled = restore(line.entry, resolve)
-        except UnknownToken as error:
-            raise self._violation(
-                request,
-                violations.UNKNOWN_TOKEN,
-                f"the answer to call {place + 1} repeats {error.token}, {self._why_unknown(error.token)}",
-                nearest=_described(line, place),
-            ) from error
-        except NoMatch as error:
-            raise self._violation(
-                request,
-                violations.NO_MATCH,
-                f"call {place + 1}: {{{{fromRequest:{error.pattern}}}}} finds nothing in the live request",
-                nearest=_described(line, place),
-            ) from error
+        if line.call is None:
+            filled: Entry = fill(line.entry, resolve, request.messages)
+        else:
+            filled = restore(line.entry, resolve)
         return filled
+
+    async def _is_coming(self, token: str, caller: str, written: Mapping[int, int], deadline: float) -> bool:
+        """Wait until the child that gives a token its value has logged more than `written`; False: it won't.
+
+        Children that run at the same time may all see one value, which is named by the first of them in the
+        order of the recording. In this run another one may be the first to see it, and to repeat it.
+        """
+        owner = owner_of(token.strip("{}"))
+        if owner is None or owner >= len(self._recordings) or owner in self._waited_for_by(caller):
+            return False
+        while asyncio.get_running_loop().time() < deadline:
+            now = self._written()
+            if now.get(owner) != written.get(owner):
+                return True
+            open_now = {self._bindings(caller).get(log.id) for log in self._live()}
+            if owner in now and owner not in open_now:
+                return False
+            await asyncio.sleep(_POLL_S)
+        return False
+
+    def _waited_for_by(self, caller: str) -> set[int]:
+        """The recorded sessions that can log nothing before the caller goes on: itself and those above it.
+
+        Sessions that a client opened are among them: they do not run at the same time for one task.
+        """
+        index_of = {recording.facts.id: index for index, recording in enumerate(self._recordings)}
+        above = {i for i, recording in enumerate(self._recordings) if recording.facts.parent is None}
+        at: int | None = self._bindings(caller).get(caller)
+        while at is not None and at not in above:
+            above.add(at)
+            at = index_of.get(self._recordings[at].facts.parent or "")
+        return above
+
+    def _written(self) -> dict[int, int]:
+        """How many events each live session has logged, by the index of its recording."""
+        bound = self._bindings()
+        return {bound[log.id]: len(log.events) for log in self._sessions.values() if log.id in bound}
 
     def _why_unknown(self, token: str) -> str:
         name = minted_name(token.strip("{}"))
@@ -201,9 +253,9 @@ class Replay:
             "replay.override.json"
         )
 
-    def _table(self) -> TokenTable:
+    def _table(self, caller: str) -> TokenTable:
         """The values of the run as far as it has come."""
-        bound = self._bindings()
+        bound = self._bindings(caller)
         known = len(self._recordings)
         views = [
             LogView(bound[log.id], log.header, log.events)
