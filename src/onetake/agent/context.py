@@ -112,7 +112,7 @@ class AppContext:
         return agent
 
     def _creation_time(self) -> int:
-        """The time in milliseconds, later than that of any session before: it tells in which order they came."""
+        """The time in milliseconds, later than that of any session before: it tells their order."""
         self._created = max(ms_now(), self._created + 1)
         return self._created
 
