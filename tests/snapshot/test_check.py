@@ -219,7 +219,13 @@ def test_excluded_patterns_are_left_out(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [("[tool.onetake]\nexclude = 5\n", "expected a list"), ("[tool", "pyproject.toml: ")]
+    ("text", "message"),
+    [
+        ("[tool.onetake]\nexclude = 5\n", "expected a list"),
+        ("[tool.onetake]\nexlude = ['x']\n", "has one key, `exclude`"),
+        ("[tool]\nonetake = 3\n", "has one key, `exclude`"),
+        ("[tool", "pyproject.toml: "),
+    ],
 )
 def test_malformed_settings_are_an_error(tmp_path: Path, text: str, message: str) -> None:
     """A pattern that is not understood would check too much or too little."""
@@ -237,6 +243,8 @@ def test_a_pyproject_of_somebody_else_is_passed_by(tmp_path: Path) -> None:
     (tmp_path / "sub/x.jsonl").write_bytes(BROKEN)
     (tmp_path / "sub/y.jsonl").write_bytes(LOG)
     assert check_paths([tmp_path / "sub"]) == []
+    (tmp_path / "sub/pyproject.toml").write_text("tool = 3\n")
+    assert check_paths([tmp_path / "sub"]) == []
 
 
 def test_nothing_to_check_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -250,6 +258,32 @@ def test_single_files_can_be_named(tmp_path: Path) -> None:
     """A log by itself."""
     (tmp_path / "a.jsonl").write_bytes(BROKEN)
     assert [problem.guard for problem in check_paths([tmp_path / "a.jsonl"])] == ["unscrubbed-header"]
+
+
+@pytest.mark.parametrize("path", ["tools", "tools/session.jsonl"])
+def test_a_folder_or_a_log_of_a_scenario_is_checked_as_such(lab: Lab, path: str) -> None:
+    """With the rules of its suite, its other files, and no other scenario."""
+    lab.edit("snapshots/tools/session.jsonl", "Run both commands.", "Run commit {{commit:1}}.")
+    suite = lab.snapshots / "suite.toml"
+    rule = "\n[[normalize.mint]]\npattern = 'commit ([0-9a-f]+)'\nas = 'commit'\n"
+    suite.write_text(suite.read_text() + rule)
+    for name in ("tools", "hello"):
+        (lab.snapshots / name / "orphan.txt").touch()
+    problems = check_paths([lab.snapshots / path])
+    assert [(problem.guard, problem.scenario) for problem in problems] == [("orphan-file", "tools")]
+
+
+def test_what_is_named_twice_is_checked_once(tmp_path: Path) -> None:
+    """A folder and a file in it, as hooks name them."""
+    (tmp_path / "a.jsonl").write_bytes(BROKEN)
+    assert len(check_paths([tmp_path, tmp_path / "a.jsonl"])) == 1
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    """Nobody may ever write to it."""
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "a.jsonl").write_bytes(LOG)
+    assert [file.name for file in repository_files(tmp_path)] == ["a.jsonl"]
 
 
 def test_what_tools_and_editors_leave_in_a_suite_is_nobodys_fixture(

@@ -27,7 +27,7 @@ from onetake.snapshot.modes.judge import surface_of
 from onetake.snapshot.modes.write import PENDING, recover
 from onetake.snapshot.render.pins import session_index
 from onetake.snapshot.suites.gitfiles import listed_files
-from onetake.snapshot.suites.suite import SCRIPT_FILE, SUITE_FILE, Suite, is_suite, load_suite
+from onetake.snapshot.suites.suite import SCRIPT_FILE, SUITE_FILE, Scenario, Suite, is_suite, load_suite
 
 _HEAD = 65536
 """Bytes within which a session header has to end."""
@@ -51,7 +51,7 @@ def check_paths(paths: Sequence[Path]) -> Finding:
     exist, and when there is nothing to check.
     """
     found = Finding()
-    files = [file for path in paths for file in repository_files(path)]
+    files = list(dict.fromkeys(file for path in paths for file in repository_files(path)))
     in_suites: set[Path] = set()
     for file in files:
         if file.name == SUITE_FILE and is_suite(file):
@@ -61,7 +61,10 @@ def check_paths(paths: Sequence[Path]) -> Finding:
     logs = [file for file in files if _is_jsonl(file) and is_session_log(file)]
     found.logs = len(logs)
     outside = [log for log in logs if not in_suites.intersection(log.resolve().parents)]
-    for group in _by_scenario(outside):
+    owned = {log: owner for log in outside if (owner := suite_of(log.parent)) is not None}
+    for owner, name in dict.fromkeys((owner, log.resolve().parent.name) for log, owner in owned.items()):
+        found += _check_suite(owner, name)
+    for group in _by_scenario(log for log in outside if log not in owned):
         found += _check_logs(group)
     if not found.suites and not logs:
         shown = ", ".join(str(path) for path in paths)
@@ -154,7 +157,8 @@ def _utf8(head: bytes) -> bytes:
 def _walk(path: Path) -> Iterator[Path]:
     for folder, folders, files in os.walk(path):
         folders[:] = [name for name in folders if name not in _SKIPPED]
-        yield from (Path(folder) / name for name in files)
+        # Not a pipe, which would be waited for.
+        yield from (file for name in files if (file := Path(folder, name)).is_file())
 
 
 def _excluded(path: Path) -> tuple[Path, list[str]] | None:
@@ -164,10 +168,13 @@ def _excluded(path: Path) -> tuple[Path, list[str]] | None:
         if not file.is_file():
             continue
         try:
-            table = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("onetake")
+            tools = tomllib.loads(file.read_text(encoding="utf-8")).get("tool")
         except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise UsageError(f"{file}: {error}") from error
-        if isinstance(table, dict):
+        table = tools.get("onetake") if isinstance(tools, dict) else None
+        if table is not None:
+            if not isinstance(table, dict) or not table.keys() <= {"exclude"}:
+                raise UsageError(f"{file}: [tool.onetake]: has one key, `exclude`: a list of patterns")
             patterns = table.get("exclude", [])
             if not isinstance(patterns, list) or not all(isinstance(item, str) for item in patterns):
                 raise UsageError(f"{file}: [tool.onetake] exclude: expected a list of patterns")
@@ -185,24 +192,26 @@ def _matches(file: Path, root: Path, patterns: Iterable[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern.rstrip("/")) for name in names for pattern in patterns)
 
 
-def _check_suite(file: Path) -> list[Problem]:
+def _check_suite(file: Path, only: str | None = None) -> list[Problem]:
+    """The problems of a suite, or of one of its scenarios and the suite as a whole."""
     try:
         suite = load_suite(file)
         for scenario in suite.scenarios.values():
             recover(scenario.dir)
-        problems = [*static_problems(suite), *_ignored(suite)]
+        chosen = [scenario for name, scenario in suite.scenarios.items() if only in (None, name)]
+        problems = [*static_problems(suite, chosen), *_ignored(suite, chosen)]
     except UsageError as error:
         return [Problem(guard="unreadable", file=str(file), message=str(error), exit_code=2)]
     return [_placed(problem, file.parent) for problem in problems]
 
 
-def _ignored(suite: Suite) -> Iterator[Problem]:
+def _ignored(suite: Suite, scenarios: Iterable[Scenario]) -> Iterator[Problem]:
     """Files of scenarios that git ignores: they are there here, and nowhere else."""
     listed = listed_files(suite.dir)
     known = {str(file) for file in listed or []}
     if str(suite.path) not in known:
         return  # no repository, or a suite that is ignored as a whole
-    for scenario in suite.scenarios.values():
+    for scenario in scenarios:
         for file in sorted(scenario.dir.rglob("*")):
             relative = file.relative_to(suite.dir)
             if file.is_file() and str(file) not in known and _is_read(file.relative_to(scenario.dir)):
