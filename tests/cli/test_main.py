@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import subprocess
@@ -166,3 +167,21 @@ def test_the_overview_imports_next_to_nothing() -> None:
     )
     done = run_python("-c", program, check=True)
     assert done.stdout.decode().splitlines() == [f"onetake {__version__}", "[]"]
+
+
+def test_a_process_of_our_own_collects_little_garbage() -> None:
+    """While it starts nothing is garbage, and at its exit everything is."""
+    program = (
+        "import atexit, gc, sys; from onetake.cli import main; sys.argv = ['onetake', '--version'];"
+        "atexit.register(lambda: print(gc.get_freeze_count() > 0));"  # runs after what is registered later
+        "main(); print(gc.isenabled(), gc.get_threshold()[0] > 700, gc.get_freeze_count())"
+    )
+    done = run_python("-c", program, check=True)
+    assert done.stdout.decode().splitlines()[1:] == ["True True 0", "True"]
+
+
+def test_a_caller_in_the_same_process_keeps_its_garbage_collector(capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever passes the arguments is no process of ours."""
+    before = gc.get_threshold()
+    assert cli.main(["--version"]) == 0
+    assert gc.get_threshold() == before

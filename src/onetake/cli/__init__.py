@@ -8,7 +8,9 @@ other.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
 import io
 import sys
 from collections.abc import Sequence
@@ -55,6 +57,8 @@ INTERRUPTED = 130
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that `argv` names (default: the process' arguments) and return the exit code."""
+    if argv is None:
+        _tune_garbage_collector()
     arguments = list(sys.argv[1:] if argv is None else argv)
     _prepare_streams()
     try:
@@ -74,6 +78,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     finally:
         for stream in (sys.stdout, sys.stderr):
             _settle(stream)
+
+
+def _tune_garbage_collector() -> None:
+    """Collect less while a process of our own starts and ends, which is a fifth of its CPU time.
+
+    What is imported lives until the end, so looking at it again and again finds nothing; and what is left at
+    the exit goes with the process.
+    """
+    gc.set_threshold(10_000, 20, 100)
+    atexit.register(gc.freeze)
 
 
 def _dispatch(arguments: list[str]) -> int:
