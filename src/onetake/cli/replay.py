@@ -28,3 +28,9 @@ run = suite.run
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of the command."""
     suite.add_arguments(parser, writes=False)
+
+
+def quick(argv: list[str]) -> int | None:
+    """Run the usual spelling without loading argparse; None for any other."""
+    args = suite.usual("replay", argv)
+    return None if args is None else run(args)

@@ -8,7 +8,10 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from onetake.errors import UsageError
@@ -50,7 +53,26 @@ def add_arguments(parser: argparse.ArgumentParser, *, writes: bool) -> None:
     parser.add_argument("--mode", metavar="MODE", help=SUPPRESS)  # for scripts: the command is the mode
 
 
-def run(args: argparse.Namespace) -> int:
+def usual(command: str, argv: Sequence[str]) -> SimpleNamespace | None:
+    """What argparse makes of `[SUITE ...] [-k EXPR] [--jobs N]`, without loading it; None for all else.
+
+    Loading it and building a parser costs as much as reading the suite.
+    """
+    args = SimpleNamespace(command=command, expression=None, jobs=None, report=None, dry_run=False, mode=None)
+    names = list(takewhile(lambda word: not word.startswith("-"), argv))
+    args.suites = list(map(Path, names))
+    options = argv[len(names) :]
+    for option, value in zip(options[::2], options[1::2], strict=False):
+        if option == "-k" and not value.startswith("-"):
+            args.expression = value
+        elif option == "--jobs" and value.isascii() and value.isdigit():
+            args.jobs = int(value)
+        else:
+            return None
+    return None if len(options) % 2 else args
+
+
+def run(args: argparse.Namespace | SimpleNamespace) -> int:
     """Run the command; the exit code. Raises `UsageError`."""
     from onetake.snapshot.mode import mode_of_command
     from onetake.snapshot.report import Reporter, as_json, exit_code
