@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from onetake.snapshot.guard.secrets import find_secrets, keylike_values
+from onetake.snapshot.guard.secrets import SHAPES, Shape, find_secrets, keylike_values
 
 TAIL = "abcdEFGH0123456789abcdEFGH0123456789abcdEFGH"
 SECRETS = {
@@ -164,3 +166,11 @@ def test_lines_that_are_no_json_are_text() -> None:
     """A prompt, or a broken line."""
     assert kinds(b'{"broken": ' + SECRETS["API key"].encode())
     assert kinds(b"\xff\xfe" + SECRETS["API key"].encode())
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.what)
+@given(data=st.data())
+def test_what_a_shape_needs_is_in_everything_it_matches(shape: Shape, data: st.DataObject) -> None:
+    """Otherwise a secret would be passed over without a look."""
+    match = data.draw(st.from_regex(shape.pattern))
+    assert any(need in match.casefold() for need in shape.needs)
