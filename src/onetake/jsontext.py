@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -258,7 +259,12 @@ def _loads_exactly(raw: bytes | str) -> Any:
         raise JsonError(_TOO_DEEP, 0) from None
 
 
-_ESCAPED = re.compile('[\x00-\x1f"\\\\]|[\ud800-\udfff]')
+@cache
+def _escaped() -> re.Pattern[str]:
+    """What is written as an escape. Compiled when an unusual text is met, because it takes its time."""
+    return re.compile('[\x00-\x1f"\\\\]|[\ud800-\udfff]')
+
+
 _SHORT = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
 
 
@@ -270,7 +276,7 @@ def _escape(match: re.Match[str]) -> str:
 def _string(text: str) -> str:
     # Halves of one character that came apart meet again here, as they do in JavaScript's strings.
     joined = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-    return f'"{_ESCAPED.sub(_escape, joined)}"'
+    return f'"{_escaped().sub(_escape, joined)}"'
 
 
 def _text(value: Any, newline: str, indent: str) -> str:

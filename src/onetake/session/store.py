@@ -23,7 +23,6 @@ from onetake.session.frames import TornTail
 from onetake.session.history import HistoryError
 from onetake.session.jsonl import LogFile, parse_log, read_log
 from onetake.session.log import SessionLog
-from onetake.session.repair import close_interrupted
 from onetake.session.writer import SessionWriter
 
 Compression = Literal["zstd", "none"]
@@ -83,6 +82,8 @@ class SessionStore:
         and changes nothing, when the log is damaged, is being written by another process, or holds events of
         unknown types that are not ignorable.
         """
+        from onetake.session.repair import close_interrupted  # not needed at the start of most agents
+
         file = AppendFile.reopen(path)
         try:
             loaded, durable = _load(path)

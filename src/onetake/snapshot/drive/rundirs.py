@@ -11,7 +11,6 @@ import contextlib
 import fcntl
 import os
 import re
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +21,7 @@ NONCE_LENGTH = 10
 ELSEWHERE = "elsewhere"
 """A link in a run's directory to a workspace that is not in it; both have the same name."""
 
-_NONCE_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"
+_NONCE_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"  # 32 characters, so that each byte gives any as likely
 _NAME = re.compile(rf"ot-[{_NONCE_ALPHABET}]{{{NONCE_LENGTH}}}-[a-z0-9]+")
 _locks: dict[Path, int] = {}
 """The directories of this command, with the open descriptors that lock them."""
@@ -30,7 +29,7 @@ _locks: dict[Path, int] = {}
 
 def new_nonce() -> str:
     """Text that occurs nowhere else."""
-    return "".join(secrets.choice(_NONCE_ALPHABET) for _ in range(NONCE_LENGTH))
+    return "".join(_NONCE_ALPHABET[byte % len(_NONCE_ALPHABET)] for byte in os.urandom(NONCE_LENGTH))
 
 
 def make_directory(path: Path) -> None:
