@@ -6,6 +6,8 @@ code, and a program that embeds onetake can catch `OnetakeError` alone.
 
 from __future__ import annotations
 
+import re
+
 
 class OnetakeError(Exception):
     """Any error that onetake reports on purpose; its text is meant for people and names the remedy."""
@@ -23,3 +25,7 @@ class AgentError(OnetakeError):
     """The agent could not be started, or it died (exit code 3)."""
 
     exit_code = 3
+
+
+PATTERN_ERRORS = (re.error, OverflowError, RecursionError)
+"""What `re.compile` raises for a text that is no regular expression, or that asks too much of it."""

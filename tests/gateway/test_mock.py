@@ -319,6 +319,7 @@ def test_a_body_that_is_no_request_is_refused(body: bytes) -> None:
         (replies({"reply": {"txt": "x"}}), "unknown field `txt` - at `$.replies[0].reply`"),
         (replies({"reply": {}, "repeat": 1}), "Expected `bool`"),
         (replies(reply("x"), {"match": "(", "reply": {}}), r"replies[1]: match is no regular expression"),
+        (replies({"match": "a{99999999999}", "reply": {}}), "match is no regular expression"),
         (replies({"matchSystem": "(", "reply": {}}), "replies[0]: matchSystem is no regular expression"),
         (
             replies(reply("x", finish="done")),

@@ -70,6 +70,12 @@ def test_patches_replace_and_append() -> None:
         ([{"kind": "hang", "readyFile": "/x"}], "[0].readyFile: '/x' is not a file inside the workspace"),
         ([{"kind": "hang", "readyFile": "a/../../x"}], "is not a file inside the workspace"),
         ([{"kind": "hang", "readyFile": "."}], "is not a file inside the workspace"),
+        ([{"kind": "hang", "readyFile": "a\0b"}], "is not a file inside the workspace"),
+        ([{"kind": "hang", "readyFile": "\ud800"}], "is not a file inside the workspace"),
+        (
+            [THROW | {"message": "{{fromRequest:a{99999999999}}}"}],
+            "99999999999}}} holds no regular expression",
+        ),
         ([{"kind": "hang", "readyFile": ""}], "is not a file inside the workspace"),
         ([{"kind": "throw", "chunks": [], "message": "m"}], "[0].code: is missing"),
         ([THROW | {"code": 5}], "[0].code: must be a string"),

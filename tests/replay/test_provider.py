@@ -363,12 +363,44 @@ def test_a_value_of_its_own_is_not_waited_for(tmp_path: Path) -> None:
         asyncio.run(stage.asked(2))
 
 
-def test_waiting_for_a_value_has_an_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onetake.replay.provider._PATIENCE_S", 0.02)
+@pytest.mark.parametrize(("present", "patience"), [("ab", "_PATIENCE"), ("b", "_PATIENCE_UNSTARTED")])
+def test_waiting_for_a_value_has_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, present: str, patience: str
+) -> None:
+    monkeypatch.setattr(f"onetake.replay.provider.{patience}", 3)
     stage = Siblings(tmp_path)
-    stage.logs += stage.children.values()
+    stage.logs += [child for call, child in stage.children.items() if call in present]
     with pytest.raises(ModelFailure, match=r"repeats \{\{commit:1/1\}\}"):
         asyncio.run(stage.asked(3))
+
+
+def test_a_run_that_left_its_recording_waits_for_nothing(tmp_path: Path) -> None:
+    stage = Siblings(tmp_path)
+    stage.logs += stage.children.values()
+    with pytest.raises(ModelFailure):
+        asyncio.run(stage.asked(2))
+    with pytest.raises(ModelFailure, match=r"repeats \{\{commit:1/1\}\}"):
+        asyncio.run(stage.asked(3))
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("taken/ready", "File exists"),
+        ("{{fromRequest:where (.+)}}", "is outside of the workspace"),
+        ("x" * 300, "File name too long"),
+    ],
+)
+def test_a_ready_file_that_cannot_be_written_is_a_violation(tmp_path: Path, path: str, why: str) -> None:
+    """A failure alone would satisfy a script that expects one."""
+    hang = override([{"kind": "hang", "readyFile": path}])
+    stage = Stage(tmp_path, make_recording("session.jsonl", PRIMARY, [], hang))
+    stage.workspace.mkdir()
+    (stage.workspace / "taken").touch()
+    with pytest.raises(ModelFailure, match=why):
+        stage.call(text="where ../elsewhere")
+    assert [line["kind"] for line in stage.lines()] == ["ready-file"]
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_throw_emits_its_chunks_and_then_fails(tmp_path: Path) -> None:

@@ -84,6 +84,10 @@ def test_only_what_a_model_said_is_recorded(tmp_path: Path, table: str, recorded
             AGENT + "[normalize]\nmint = [{ pattern = 'x(', as = 'a' }]\n",
             "mint[0]: 'x(' is not a regular expression",
         ),
+        (
+            AGENT + "[normalize]\nmint = [{ pattern = '(x{99999999999})', as = 'a' }]\n",
+            "is not a regular expression: the repetition number is too large",
+        ),
         (AGENT + "[normalize]\nmint = [{ pattern = 'x', as = 'a' }]\n", "mint[0]: 'x' needs a group"),
         (
             AGENT + "[normalize.log]\nmask = [{ pattern = '*', with = '' }]\n",

@@ -34,7 +34,7 @@ from typing import Any
 import msgspec
 
 from onetake import jsontext
-from onetake.errors import UsageError
+from onetake.errors import PATTERN_ERRORS, UsageError
 from onetake.model.types import Chunk, Json, Usage
 from onetake.replay.override import NoMatch, fill, string_leaves
 from onetake.wire.chat import ChatStreamEncoder, WireError
@@ -195,7 +195,7 @@ def _problem(scripted: ScriptedReply) -> str | None:
     for key, pattern in (("match", scripted.match), ("matchSystem", scripted.match_system)):
         try:
             re.compile(pattern or "")
-        except re.error as error:
+        except PATTERN_ERRORS as error:
             return f"{key} is no regular expression: {error}"
     if reply.finish not in (None, "stop", "tool-calls", "max-tokens"):
         return f"finish must be stop, tool-calls or max-tokens, not {reply.finish!r}"
@@ -261,7 +261,7 @@ def _filled(reply: Reply, told: list[Json]) -> Reply:
         value = fill(msgspec.to_builtins(reply), lambda token: f"{{{{{token}}}}}", told)
     except NoMatch as error:
         raise NoReply(f"nothing in the request matches {{{{fromRequest:{error.pattern}}}}}") from error
-    except re.error as error:
+    except PATTERN_ERRORS as error:
         raise NoReply(f"a fromRequest of the reply is no regular expression: {error}") from error
     return msgspec.convert(value, Reply)
 

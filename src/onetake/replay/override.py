@@ -13,20 +13,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import PurePosixPath
 from typing import Any, NoReturn
 
 import msgspec
 
 from onetake import jsontext
-from onetake.errors import UsageError
+from onetake.errors import PATTERN_ERRORS, UsageError
 from onetake.fixture.grammar import BODY, token
 from onetake.fixture.tokens import map_strings
 from onetake.model.contract import CHUNK_FIELDS, OPTIONAL_FIELDS, chunk_fault
 from onetake.replay.script import Entry
 
 _TOKEN = rf"\{{\{{\\*(?:{BODY})\}}\}}"
-_LEXEME = re.compile(rf"\{{\{{(\\*)(?:fromRequest:((?:{_TOKEN}|.)+?)\}}\}}(?!\}})|({BODY})\}}\}})", re.DOTALL)
+
+
+@cache
+def _lexeme() -> re.Pattern[str]:
+    """Compiled when an override is read or filled: most scenarios have none."""
+    return re.compile(
+        rf"\{{\{{(\\*)(?:fromRequest:((?:{_TOKEN}|.)+?)\}}\}}(?!\}})|({BODY})\}}\}})", re.DOTALL
+    )
+
 
 ENTRY_KEYS = {
     "chunks": ({"kind", "chunks"}, set[str]()),
@@ -139,7 +148,7 @@ def _filled(string: str, resolve: Callable[[str], str], request_text: Callable[[
             return resolve(body)
         return _last_match(_with_values(pattern, resolve), request_text())
 
-    return _LEXEME.sub(replace, string) if "{{" in string else string
+    return _lexeme().sub(replace, string) if "{{" in string else string
 
 
 def _with_values(pattern: str, resolve: Callable[[str], str]) -> str:
@@ -149,7 +158,7 @@ def _with_values(pattern: str, resolve: Callable[[str], str]) -> str:
         body = match[3]
         return match[0] if match[1] or body is None else re.escape(resolve(body))
 
-    return _LEXEME.sub(replace, pattern)
+    return _lexeme().sub(replace, pattern)
 
 
 def _last_match(pattern: str, text: str) -> str:
@@ -180,7 +189,8 @@ def _check_entry(name: str, place: str, entry: Any) -> None:
 
 def _check_path(name: str, place: str, path: str) -> None:
     pure = PurePosixPath(path)
-    if not path or pure.is_absolute() or ".." in pure.parts or pure == PurePosixPath("."):
+    unnameable = "\0" in path or any("\ud800" <= char <= "\udfff" for char in path)
+    if not path or unnameable or pure.is_absolute() or ".." in pure.parts or pure == PurePosixPath("."):
         _fault(name, place, f"{path!r} is not a file inside the workspace")
 
 
@@ -220,13 +230,13 @@ def _check_keys(name: str, place: str, value: Any, needed: set[str], optional: s
 
 
 def _check_patterns(name: str, place: str, string: str) -> None:
-    if "{{fromRequest:" in _LEXEME.sub("", string):
+    if "{{fromRequest:" in _lexeme().sub("", string):
         _fault(name, place, "{{fromRequest:REGEX}} is empty or not closed")
-    for match in _LEXEME.finditer(string):
+    for match in _lexeme().finditer(string):
         if match[2] is not None and not match[1]:
             try:
                 re.compile(_with_values(match[2], token))
-            except re.error as error:
+            except PATTERN_ERRORS as error:
                 _fault(name, place, f"{match[0]} holds no regular expression: {error}")
 
 

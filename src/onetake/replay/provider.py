@@ -9,8 +9,10 @@ answer is reported to the runner first (see `onetake.replay.violations`) and the
 from __future__ import annotations
 
 import asyncio
+import errno
+import itertools
 import os
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +33,11 @@ from onetake.replay.script import Entry, RecordedCall, derive_calls, own_events,
 from onetake.session.log import SessionLog
 
 _EXCERPT = 80
-_PATIENCE_S = 30.0
-"""How long a call waits for a value that another child, which runs at the same time, is about to see."""
 _POLL_S = 0.005
+_PATIENCE = 6000
+"""How often a call looks for a value that a child beside it is about to see, every 5 ms: for 30 s."""
+_PATIENCE_UNSTARTED = 400
+"""The same while that child has not even begun: its call came first, so it begins at once or never."""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -104,6 +108,8 @@ class Replay:
         self._pace = pace
         self._cursor: dict[str, int] = dict(made or {})
         self._sessions: dict[str, SessionLog] = {log.id: log for log in earlier}
+        self._violated = False
+        """Whether the run has left its recording: what is missing then will not come."""
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Answer one call. Raises ModelFailure for a scripted failure and for a violation."""
@@ -119,7 +125,7 @@ class Replay:
         if entry["kind"] == "hang":
             yield {"type": "block-start", "index": 0, "blockType": "text"}
             yield {"type": "text-delta", "index": 0, "text": "partial"}
-            self._mark_ready(entry.get("readyFile"))
+            self._mark_ready(entry.get("readyFile"), request, line, place)
             await asyncio.Event().wait()
         gaps = _gaps(line.call) if self._pace and line.call is not None else []
         for number, chunk in enumerate(entry["chunks"]):
@@ -170,13 +176,13 @@ class Replay:
 
     async def _filled(self, line: Line, request: ModelRequest, place: int) -> Entry:
         """The entry with live values in place of tokens."""
-        deadline = asyncio.get_running_loop().time() + _PATIENCE_S
+        polls = itertools.count(1)
         while True:
             written = self._written()
             try:
                 return self._filled_now(line, request)
             except UnknownToken as error:
-                if await self._is_coming(error.token, request.session_id, written, deadline):
+                if await self._is_coming(error.token, request.session_id, written, polls):
                     continue
                 raise self._violation(
                     request,
@@ -207,24 +213,28 @@ class Replay:
             filled = restore(line.entry, resolve)
         return filled
 
-    async def _is_coming(self, token: str, caller: str, written: Mapping[int, int], deadline: float) -> bool:
+    async def _is_coming(
+        self, token: str, caller: str, written: Mapping[int, int], polls: Iterator[int]
+    ) -> bool:
         """Wait until the child that gives a token its value has logged more than `written`; False: it won't.
 
         Children that run at the same time may all see one value, which is named by the first of them in the
-        order of the recording. In this run another one may be the first to see it, and to repeat it.
+        order of the recording. In this run another one may be the first to see it, and to repeat it. `polls`
+        counts the looks of the whole call.
         """
         owner = owner_of(token.strip("{}"))
         if owner is None or owner >= len(self._recordings) or owner in self._waited_for_by(caller):
             return False
-        while asyncio.get_running_loop().time() < deadline:
+        for poll in polls:
             now = self._written()
             if now.get(owner) != written.get(owner):
                 return True
             open_now = {self._bindings(caller).get(log.id) for log in self._live()}
-            if owner in now and owner not in open_now:
+            patience = _PATIENCE if owner in open_now else 0 if owner in now else _PATIENCE_UNSTARTED
+            if self._violated or poll > patience:
                 return False
             await asyncio.sleep(_POLL_S)
-        return False
+        raise AssertionError("counting has no end")
 
     def _waited_for_by(self, caller: str) -> set[int]:
         """The recorded sessions that can log nothing before the caller goes on: itself and those above it.
@@ -280,6 +290,7 @@ class Replay:
     def _violation(
         self, request: ModelRequest, kind: str, message: str, *, nearest: dict[str, Any] | None
     ) -> ModelFailure:
+        self._violated = True
         described = {
             "kind": kind,
             "session": request.session_id,
@@ -289,11 +300,23 @@ class Replay:
         }
         return ModelFailure(violations.report(self._violations_file, described))
 
-    def _mark_ready(self, ready_file: str | None) -> None:
-        if ready_file is not None:
-            path = self._workspace / ready_file
+    def _mark_ready(self, ready_file: str | None, request: ModelRequest, line: Line, place: int) -> None:
+        if ready_file is None:
+            return
+        path = self._workspace / ready_file
+        try:
+            if not path.resolve().is_relative_to(self._workspace.resolve()):
+                raise OSError(errno.EPERM, "is outside of the workspace")
             path.parent.mkdir(parents=True, exist_ok=True)
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644))
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise self._violation(
+                request,
+                violations.READY_FILE,
+                f"call {place + 1}: the readyFile {ready_file!r} cannot be written: {why}",
+                nearest=_described(line, place),
+            ) from error
 
 
 class ReplayProvider:

@@ -24,6 +24,8 @@ UNKNOWN_TOKEN = "unknown-token"
 """The recorded answer repeats a value that the live run has not produced."""
 NO_MATCH = "no-match"
 """A `{{fromRequest:REGEX}}` of an override that finds nothing in the live request."""
+READY_FILE = "ready-file"
+"""The `readyFile` of a hanging call cannot be written."""
 
 
 def report(path: str, violation: dict[str, Any]) -> Failure:

@@ -203,6 +203,8 @@ def _violation_text(violation: Mapping[str, object], harvest: Harvest) -> str:
 def _remedy(kind: str, suite: Suite, scenario: Scenario) -> str:
     """The way out of a violation."""
     record = command("record", suite, scenario.name)
+    if kind == "ready-file":
+        return f"name another readyFile in {scenario.name}/replay.override.json"
     if kind == "no-match":
         return f"mend the {{{{fromRequest:...}}}} in {scenario.name}/replay.override.json"
     if kind == "unknown-token":

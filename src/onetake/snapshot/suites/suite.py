@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from onetake.errors import UsageError
+from onetake.errors import PATTERN_ERRORS, UsageError
 from onetake.snapshot.drive.registry import DRIVERS, driver_class
 from onetake.snapshot.suites.ops import Script, Step, load_script
 
@@ -330,7 +330,7 @@ def _validate(path: Path, settings: Settings) -> None:
     for place, pattern in patterns:
         try:
             compiled = re.compile(pattern)
-        except re.error as error:
+        except PATTERN_ERRORS as error:
             raise UsageError(f"{path}: {place}: {pattern!r} is not a regular expression: {error}") from error
         if "mint" in place and compiled.groups < 1:
             raise UsageError(
