@@ -39,9 +39,8 @@ class Shape(msgspec.Struct, frozen=True):
     what: str
     pattern: str
     needs: tuple[str, ...]
-    """Texts of which every match has one, in lower case: looking for them spares most texts the pattern, and
-    most runs its compiling. Without `i`, `k` and `s` where the pattern ignores case: it takes more letters for them.
-    """
+    """Texts of which every match has one, in lower case: most texts are spared the pattern, most runs its
+    compiling. Without `i`, `k` and `s` where the pattern ignores case: it takes more for them."""
 
 
 SHAPES = (
