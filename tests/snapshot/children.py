@@ -7,13 +7,17 @@ suite.toml sets.
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import shutil
 from pathlib import Path
+from typing import Any
 
+from onetake.gateway.mock import MockModel
 from onetake.snapshot.drive.execute import execute
 from onetake.snapshot.drive.harvest import Harvest
 from tests.conftest import ROOT
-from tests.snapshot.lab import Lab
+from tests.snapshot.lab import OPENING, Lab
 
 EXAMPLE = ROOT / "examples" / "subagents"
 
@@ -95,6 +99,41 @@ def _wrap_children(change):
     tools.run_child = changed
 
 
+def late_notices(ctx):
+    """Let time pass between the end of a child and the moment at which its parent hears of it."""
+    dice = random.Random(ctx.env["DISTURB_SEED"])
+
+    async def change(run, order):
+        ending = await run()
+        await asyncio.sleep(dice.random() / 4)
+        return ending
+
+    _wrap_children(change)
+
+
+def late_children(ctx):
+    """Let the children that are counted first start last, after a while."""
+    dice = random.Random(ctx.env["DISTURB_SEED"])
+
+    async def change(run, order):
+        if order.spawn["callId"].startswith("call_1"):
+            await asyncio.sleep(0.1 + dice.random() / 5)
+        return await run()
+
+    _wrap_children(change)
+
+
+def stuck_child(ctx):
+    """Let the children that are counted first never start."""
+
+    async def change(run, order):
+        if order.spawn["callId"].startswith("call_1"):
+            await asyncio.Event().wait()
+        return await run()
+
+    _wrap_children(change)
+
+
 def swapped(ctx):
     """Give each of two parallel calls the other one's badge."""
     endings, both = [], asyncio.Event()
@@ -150,7 +189,19 @@ class Children(Lab):
         text = self._suite_text.replace("[agent]\n", f"[agent]\n{env}")
         (self.snapshots / "suite.toml").write_text(text)
 
-    def run(self, name: str) -> Harvest:
-        """Replay one scenario and look at what it left; the caller discards it."""
+    def script(self, name: str, *steps: dict[str, Any]) -> None:
+        """Give a scenario another script after its opening."""
+        script = {"steps": [*OPENING, *steps]}
+        (self.snapshots / name / "input.json").write_text(json.dumps(script))
+
+    def run(self, name: str, mode: str = "replay") -> Harvest:
+        """Run one scenario and look at what it left; the caller discards it. `record` asks the example's
+        scripted model."""
         suite = self.suite
-        return asyncio.run(execute(suite, suite.scenarios[name], "replay"))
+
+        async def run() -> Harvest:
+            async with MockModel(json.loads((EXAMPLE / "tests" / "mock-model.json").read_text())) as model:
+                environ = {**os.environ, "MODEL_URL": model.base_url, "MODEL_KEY": "none"}
+                return await execute(suite, suite.scenarios[name], mode, environ=environ)
+
+        return asyncio.run(run())

@@ -38,6 +38,7 @@ EVERY_OP = [
     ({"op": "waitForTurnStart"}, script.WaitForTurnStart(1)),
     ({"op": "waitForTurnStart", "minimumTurn": 2}, script.WaitForTurnStart(2)),
     ({"op": "waitForTurnEnd"}, script.WaitForTurnEnd()),
+    ({"op": "waitForIdle"}, script.WaitForIdle()),
     ({"op": "waitForEventAfterTurnEnd", "type": "x"}, script.WaitForEventAfterTurnEnd("x")),
     ({"op": "waitForInboxMessage", "text": "x"}, script.WaitForInboxMessage("x")),
     ({"op": "waitForSubagentTurnEnd"}, script.WaitForSubagentTurnEnd()),

@@ -19,8 +19,9 @@ import msgspec
 from onetake import jsontext
 from onetake.errors import OnetakeError, UsageError
 from onetake.fixture.normalize import Rules
+from onetake.snapshot.drive.conditions import idle, log_condition
 from onetake.snapshot.drive.env import World
-from onetake.snapshot.drive.livelog import LiveLogs, log_condition
+from onetake.snapshot.drive.livelog import LiveLogs
 from onetake.snapshot.drive.process import AgentProcess, Launch
 from onetake.snapshot.render.transcript import Transcript
 from onetake.snapshot.suites import ops
@@ -178,13 +179,11 @@ class Driver(ABC):
 
     async def _wait_for_log(self, step: ops.LogStep) -> None:
         what, condition = log_condition(step, self._logs, self._session(), self.session_ids)
-        await self._poll(condition, lambda: f"{what()} in the session log", self._timeouts.turn)
+        await self._poll(condition, what, self._timeouts.turn)
 
     async def _wait_until_idle(self) -> None:
-        def what() -> str:
-            return "all sessions to be idle; " + "; ".join(self._logs.unfinished())
-
-        await self._poll(lambda: not self._logs.unfinished(), what, self._timeouts.turn)
+        what, condition = idle(self._logs)
+        await self._poll(condition, what, self._timeouts.turn)
 
     async def _poll(self, condition: Callable[[], bool], what: What, timeout: float) -> None:
         async def until() -> None:

@@ -8,7 +8,7 @@ again only when its size changed.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -17,7 +17,6 @@ from onetake.errors import UsageError
 from onetake.fixture.lineage import SessionFacts
 from onetake.snapshot.drive.numbering import child_of_number
 from onetake.snapshot.drive.pending import Background, background_children, waiting_messages
-from onetake.snapshot.suites import ops
 
 Event = dict[str, Any]
 
@@ -163,9 +162,9 @@ class LiveLogs:
         """The log whose header has this id."""
         return next((log for log in self.read() if log.id == session_id), None)
 
-    def any_child(self, condition: Callable[[LiveLog], bool]) -> bool:
-        """Whether this holds for a child session."""
-        return any(condition(log) for log in self.read() if log.header.get("parentSession"))
+    def children(self) -> list[LiveLog]:
+        """The logs of child sessions, in the order of `read`."""
+        return [log for log in self.read() if log.header.get("parentSession")]
 
     def child(self, number: int, opened: Sequence[str]) -> tuple[LiveLog | None, bool]:
         """The child that has this number (from 1) so far, and whether no other one can get it any more."""
@@ -196,54 +195,3 @@ def in_order_of_creation(logs: Iterable[L], opened: Sequence[str]) -> list[L]:
         return order.get(session, len(order)), created if isinstance(created, int) else 0, session
 
     return sorted(logs, key=key)
-
-
-def log_condition(
-    step: ops.LogStep, logs: LiveLogs, session: str, opened: Sequence[str]
-) -> tuple[Callable[[], str], Callable[[], bool]]:
-    """What a step of the script waits for in a log: in words, and as a condition to ask again and again."""
-
-    def current(
-        what: str, condition: Callable[[LiveLog], bool]
-    ) -> tuple[Callable[[], str], Callable[[], bool]]:
-        def holds() -> bool:
-            log = logs.of(session)
-            return log is not None and condition(log)
-
-        return lambda: what, holds
-
-    match step:
-        case ops.WaitForTurnStart(minimum_turn=turn):
-            return current(f"the start of turn {turn}", lambda log: log.last_turn("turn/start") >= turn)
-        case ops.WaitForTurnEnd():
-            return current("the end of the turn", lambda log: log.last_turn("turn/start") > 0 and log.closed)
-        case ops.WaitForEventAfterTurnEnd(type=kind):
-            return current(
-                f"an event of type {kind} after the end of the turn", lambda log: kind in log.after_turn_end()
-            )
-        case ops.WaitForInboxMessage(text=text):
-            return current(
-                f"a message with {text!r} in the inbox",
-                lambda log: any(text in message for message in log.inbox_texts()),
-            )
-        case ops.WaitForSubagentTurnEnd(child=None, minimum_turn=turn):
-            return lambda: f"the end of turn {turn} of child (any)", lambda: logs.any_child(
-                lambda log: log.last_turn("turn/end") >= turn
-            )
-        case ops.WaitForSubagentTurnEnd(child=child, minimum_turn=turn):
-            assert child is not None
-
-            def ended() -> bool:
-                log, certain = logs.child(child, opened)
-                return certain and log is not None and log.last_turn("turn/end") >= turn
-
-            def what() -> str:
-                log, certain = logs.child(child, opened)
-                return f"the end of turn {turn} of child {child}" + (
-                    f" (it may be session {log.id}, but children that are counted before it may still come: "
-                    "wait for those first, or leave `child` out)"
-                    if log is not None and not certain
-                    else ""
-                )
-
-            return what, ended

@@ -121,6 +121,10 @@ class WaitForSubagentTurnEnd(_Op, tag="waitForSubagentTurnEnd", frozen=True):
     minimum_turn: Positive = 1
 
 
+class WaitForIdle(_Op, tag="waitForIdle", frozen=True):
+    """Wait until every session is idle, as after the last step: notices of sub-agents included."""
+
+
 class Kill(_Op, tag="kill", frozen=True):
     """Send a signal to the agent and wait until it is gone."""
 
@@ -151,6 +155,7 @@ Step = (
     | WaitForEventAfterTurnEnd
     | WaitForInboxMessage
     | WaitForSubagentTurnEnd
+    | WaitForIdle
     | Kill
     | Restart
     | ResumeSession
@@ -179,6 +184,7 @@ LogStep = (
     | WaitForEventAfterTurnEnd
     | WaitForInboxMessage
     | WaitForSubagentTurnEnd
+    | WaitForIdle
 )
 """Ops that wait for something in the session log; `check` refuses them for agents without one."""
 
