@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from onetake.app.composition import Row, fill_where_set, load_composition
+from onetake.app.composition import Row, fill_where_set, load_composition, named_variables
 from onetake.errors import UsageError
 
 BASE = """\
@@ -292,4 +292,21 @@ def test_a_row_that_is_off_gets_the_variables_that_are_there() -> None:
         "models": ["m", {"id": "zy"}, 7],
         "base_url": "${GONE}",
         "text": "${A} ${",
+    }
+
+
+def test_the_variables_that_a_config_names_and_those_it_cannot_do_without() -> None:
+    config = {
+        "base_url": "${URL:-http://x}/${HOST} $${TEXT} ${",
+        "api_key_env": "KEY",
+        "proxy_env": "PROXY",
+        "token_env": "${PREFIX:-A}_TOKEN",
+        "headers": [{"a": "${URL}"}, 7],
+    }
+    assert named_variables(config) == {
+        "URL": True,
+        "HOST": True,
+        "KEY": True,
+        "PROXY": False,
+        "PREFIX": False,
     }

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from onetake.app.composition import named_variables
 from onetake.cli import main
 from onetake.errors import UsageError
 from onetake.snapshot.drive.registry import DRIVERS
@@ -244,16 +245,7 @@ def test_a_suite_that_was_not_finished_is_taken_back(tmp_path: Path, monkeypatch
 
 def test_variables_of_the_adapter_only() -> None:
     """Keys and addresses that a recording needs, each once."""
-    text = scaffold._suite(
-        "a.yml",
-        "acp",
-        list(
-            dict.fromkeys(
-                scaffold._variables(
-                    {"base_url": "${URL:-http://x}/${URL}", "api_key_env": "KEY", "headers": [{"a": "${B}"}]}
-                )
-            )
-        ),
-    )
+    config = {"base_url": "${URL:-http://x}/${URL}", "api_key_env": "KEY", "headers": [{"a": "${B}"}]}
+    text = scaffold._suite("a.yml", "acp", list(named_variables(config)))
     assert tomllib.loads(text)["agent"]["record_env"] == ["URL", "KEY", "B"]
     assert "record_env" not in scaffold._suite("a.yml", "acp", [])

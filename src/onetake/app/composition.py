@@ -24,7 +24,7 @@ variables. Values are put in after parsing, so a variable never changes the stru
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -318,6 +318,34 @@ def fill_where_set(value: Any, environ: Mapping[str, str]) -> Any:
     if isinstance(value, dict):
         return {key: fill_where_set(item, environ) for key, item in value.items()}
     return value
+
+
+def named_variables(config: Any) -> dict[str, bool]:
+    """The environment variables that a row's config names, in order, and whether it cannot do without them.
+
+    `${NAME}` and `api_key_env: NAME` cannot; `${NAME:-default}` can, and so may whatever reads another `*_env`.
+    """
+    found: dict[str, bool] = {}
+    for name, needed in _variables_in(config, ""):
+        found[name] = needed or found.get(name, False)
+    return found
+
+
+def _variables_in(value: Any, key: str) -> Iterator[tuple[str, bool]]:
+    if isinstance(value, dict):
+        for name, item in value.items():
+            yield from _variables_in(item, str(name))
+    elif isinstance(value, list):
+        for item in value:
+            yield from _variables_in(item, "")
+    elif isinstance(value, str) and key.endswith("_env") and "$" not in value:
+        yield value, key == "api_key_env"
+    elif isinstance(value, str):
+        yield from (
+            (name, default is None)
+            for name, default in (match.groups() for match in _VARIABLE.finditer(value))
+            if name
+        )
 
 
 def _fill(value: Any, environ: Mapping[str, str], place: str) -> Any:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from onetake.snapshot.drive.env import RUN_VARIABLE, recording_variables
 from onetake.snapshot.findings import Problem
@@ -13,8 +11,6 @@ from onetake.snapshot.modes.judge import is_compared
 from onetake.snapshot.render.unpinned import no_pin_remedy
 from onetake.snapshot.suites.select import command
 from onetake.snapshot.suites.suite import Scenario, Suite
-
-_NEEDED = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 _ALWAYS = ("HOME", "LANG", "PATH", "TZ", RUN_VARIABLE)
 """What every agent gets."""
@@ -27,7 +23,7 @@ def futile(suite: Suite, scenario: Scenario, environ: Mapping[str, str]) -> list
     """
     if not boots_composition(suite):
         return []
-    from onetake.app.composition import load_uninterpolated
+    from onetake.app.composition import load_uninterpolated, named_variables
 
     rows = [row for row in load_uninterpolated(suite.live_config(scenario)).rows if not row.disabled]
     found = []
@@ -49,21 +45,11 @@ def futile(suite: Suite, scenario: Scenario, environ: Mapping[str, str]) -> list
         **suite.settings.agent.env,
         **scenario.settings.env,
     }
-    needed = dict.fromkeys(name for row in rows for name in _variables(row.config))
+    needed = dict.fromkeys(
+        name for row in rows for name, necessary in named_variables(row.config).items() if necessary
+    )
     missing = [name for name in needed if not given.get(name, "").strip()]
     return found + [_unset(name, suite, scenario) for name in missing]
-
-
-def _variables(value: Any, key: str = "") -> Iterator[str]:
-    """Variables without which a row does not work: `${NAME}` without a default, and `api_key_env: NAME`."""
-    if isinstance(value, dict):
-        for name, item in value.items():
-            yield from _variables(item, str(name))
-    elif isinstance(value, list):
-        for item in value:
-            yield from _variables(item)
-    elif isinstance(value, str):
-        yield from [value] if key == "api_key_env" else _NEEDED.findall(value)
 
 
 def _unset(name: str, suite: Suite, scenario: Scenario) -> Problem:

@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,6 @@ from onetake.snapshot.suites.suite import NAME_PATTERN, SCRIPT_FILE, SUITE_FILE,
 PLACEHOLDER = "Say hello."
 """The prompt of a script for which none was given."""
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
 
 class Made(msgspec.Struct, kw_only=True):
@@ -159,7 +158,7 @@ def _appended(file: Path, name: str, settings: Sequence[str]) -> bytes:
 
 def _begin_suite(file: Path, config: Path, driver: str, made: Made, undo: ExitStack) -> None:
     """Write a suite.toml without scenarios, and the overlay that replay boots when it is missing."""
-    from onetake.app.composition import load_uninterpolated
+    from onetake.app.composition import load_uninterpolated, named_variables
     from onetake.snapshot.guard.overlay import ADAPTERS, REPLAY, has_catalogue
 
     _require_file(config)
@@ -181,7 +180,7 @@ def _begin_suite(file: Path, config: Path, driver: str, made: Made, undo: ExitSt
     file.parent.mkdir(parents=True, exist_ok=True)
     for folder in reversed(folders):
         undo.callback(folder.rmdir)
-    variables = list(dict.fromkeys(name for row in adapters for name in _variables(row.config)))
+    variables = list(dict.fromkeys(name for row in adapters for name in named_variables(row.config)))
     _create(file, _suite(_relative(config, file.parent), driver, variables, own))
     undo.callback(file.unlink)
     made.files.append(file)
@@ -219,18 +218,6 @@ def _overlay(config: Path, adapters: Sequence[str], taken: Sequence[str]) -> str
     for adapter in adapters:
         lines += [f"  - id: {_quoted(adapter)}", "    disabled: true"]
     return "\n".join([*lines, "  - insert:", f"      - id: {row}", "        use: replay"]) + "\n"
-
-
-def _variables(value: Any, key: str = "") -> Iterator[str]:
-    """The environment variables that an adapter's config asks for: `${NAME}` and `*_env: NAME`."""
-    if isinstance(value, dict):
-        for name, item in value.items():
-            yield from _variables(item, str(name))
-    elif isinstance(value, list):
-        for item in value:
-            yield from _variables(item)
-    elif isinstance(value, str):
-        yield from [value] if key.endswith("_env") else _VARIABLE.findall(value)
 
 
 def _script(steps: Sequence[Any]) -> bytes:
