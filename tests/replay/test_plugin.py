@@ -131,6 +131,14 @@ def test_the_override_belongs_to_the_primary_session(tmp_path: Path) -> None:
     assert load_recordings(run_file(tmp_path)) == []
 
 
+def test_a_cut_call_of_a_child_is_not_said_to_be_a_matter_of_the_override(tmp_path: Path) -> None:
+    names = [fixture(tmp_path / name, "a") for name in ("session.jsonl", "session.1.jsonl")]
+    cut = [line for line in Path(names[1]).read_text().splitlines(True) if '"finish"' not in line]
+    Path(names[1]).write_text("".join(cut))
+    with pytest.raises(UsageError, match=r"session\.1\.jsonl: call 1 .* can script session\.jsonl only"):
+        load_recordings(run_file(tmp_path, fixtures=names))
+
+
 def test_rows_without_a_catalogue_are_passed_over() -> None:
     assert switched_off([("r", {"id": "x"}), ("s", {"models": []})]) == []
     assert switched_off(ROWS) == [Catalogue("deepseek", ROWS[1][1]["models"])]

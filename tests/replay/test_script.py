@@ -110,6 +110,9 @@ def test_serving_a_call_without_an_end_is_refused_with_the_remedy() -> None:
     script = derive_replay_script(log(*said(1, 1, "a"), delta(1, 2, "cut")))
     with pytest.raises(UsageError, match=r'session\.jsonl: call 2 .*"at": 1'):
         require_derivable(script, "session.jsonl")
+    with pytest.raises(UsageError, match=r"call 2 .*can script session\.jsonl only") as refused:
+        require_derivable(script, "session.1.jsonl", patchable=False)
+    assert "patches" not in str(refused.value)
     assert require_derivable(script[:1], "x") == script[:1]
 
 

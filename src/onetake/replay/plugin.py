@@ -80,7 +80,9 @@ def load_recordings(run: RunFile) -> list[Recording]:
     recordings: list[Recording] = []
     for index, name in enumerate(run.fixtures):
         log = read_log(_read(name), name)
-        recordings.append(make_recording(name, log.header, log.events, override if index == 0 else None))
+        primary = index == 0
+        own = override if primary else None
+        recordings.append(make_recording(name, log.header, log.events, own, primary=primary))
     if not recordings and override is not None:
         recordings.append(make_recording(override.name, {"id": "primary"}, [], override))
     return recordings

@@ -58,16 +58,22 @@ class Recording(msgspec.Struct, frozen=True):
 
 
 def make_recording(
-    name: str, header: Mapping[str, Any], events: Sequence[dict[str, Any]], override: Override | None = None
+    name: str,
+    header: Mapping[str, Any],
+    events: Sequence[dict[str, Any]],
+    override: Override | None = None,
+    *,
+    primary: bool = True,
 ) -> Recording:
-    """Derive the script of a recorded session, with an override applied.
+    """Derive the script of a recorded session, with an override applied (one is for the `primary` session).
 
     Raises UsageError for a call without an end that no override patches, and for a patch beyond the end.
     """
     calls = derive_calls(own_events(header, events))
     script = [call.entry() for call in calls]
     own = override.own_entries() if override is not None else []
-    entries = require_derivable(override.apply(script) if override is not None else script, name)
+    script = override.apply(script) if override is not None else script
+    entries = require_derivable(script, name, patchable=primary)
     lines: list[Line] = []
     for index, entry in enumerate(entries):
         overridden = any(entry is other for other in own)

@@ -114,15 +114,21 @@ def replay_entries(script: Sequence[Entry]) -> int | None:
     return None if underivable(script) else len(script)
 
 
-def require_derivable(script: Sequence[Entry], name: str) -> list[Entry]:
-    """The script, once every entry of it can be served; UsageError names `name` and the index otherwise."""
+def require_derivable(script: Sequence[Entry], name: str, *, patchable: bool = True) -> list[Entry]:
+    """The script, once every entry of it can be served; UsageError names `name` and the index otherwise.
+
+    `patchable` says whether an override is for this script: it is for that of the primary session only.
+    """
     for index, entry in enumerate(script):
         if entry["kind"] == "underivable":
             patch = f'{{"patches": [{{"at": {index}, "entry": {{"kind": "hang"}}}}]}}'
-            raise UsageError(
-                f"{name}: call {index + 1} cannot be replayed: {entry['message']}. "
-                f"Say in replay.override.json what happens there: {patch}"
-            )
+            remedy = f"Say in replay.override.json what happens there: {patch}"
+            if not patchable:
+                remedy = (
+                    "replay.override.json can script session.jsonl only, so record a scenario in which this "
+                    "session is cancelled, or the agent killed, while one of its tools works"
+                )
+            raise UsageError(f"{name}: call {index + 1} cannot be replayed: {entry['message']}. {remedy}")
     return list(script)
 
 

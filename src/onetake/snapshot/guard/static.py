@@ -286,7 +286,7 @@ def _derivable(report: _Reporter, scenario: Scenario, fixtures: dict[str, bytes]
             report.add("override", OVERRIDE_FILE, str(error))
             continue
         try:
-            require_derivable(script, name)
+            require_derivable(script, name, patchable=session_index(name) == 0)
         except UsageError as error:
             report.add("underivable", name, str(error))
         for call, entry in zip(calls, script, strict=False):
