@@ -323,7 +323,7 @@ def fill_where_set(value: Any, environ: Mapping[str, str]) -> Any:
 def named_variables(config: Any) -> dict[str, bool]:
     """The environment variables that a row's config names, in order, and whether it cannot do without them.
 
-    `${NAME}` and `api_key_env: NAME` cannot; `${NAME:-default}` can, and so may whatever reads another `*_env`.
+    `${NAME}` and `api_key_env: NAME` cannot; `${NAME:-default}` can, and so may a reader of another `*_env`.
     """
     found: dict[str, bool] = {}
     for name, needed in _variables_in(config, ""):
