@@ -10,7 +10,7 @@ alignment, not always a shortest one, in about n log n.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -28,7 +28,7 @@ class Block(msgspec.Struct, frozen=True):
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """Lines between two blocks: old[a0:a1] was replaced by new[b0:b1] (either may be empty, not both)."""
+    """Lines between two blocks: old[a0:a1] was replaced by new[b0:b1] (in a result not both are empty)."""
 
     a0: int
     a1: int
@@ -38,10 +38,8 @@ class Gap(msgspec.Struct, frozen=True):
 
 def blocks(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Block]:
     """The aligned runs of equal lines, in order, merged when adjacent."""
-    pairs: list[tuple[int, int]] = []
-    _align(old, new, 0, len(old), 0, len(new), pairs)
     merged: list[Block] = []
-    for a, b in pairs:
+    for a, b in _align(old, new):
         last = merged[-1] if merged else None
         if last is not None and last.old_at + last.size == a and last.new_at + last.size == b:
             merged[-1] = Block(last.old_at, last.new_at, last.size + 1)
@@ -61,20 +59,15 @@ def gaps(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Gap]:
     return result
 
 
-def _align(
-    old: Sequence[Hashable],
-    new: Sequence[Hashable],
-    a0: int,
-    a1: int,
-    b0: int,
-    b1: int,
-    pairs: list[tuple[int, int]],
-) -> None:
+def _align(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[tuple[int, int]]:
+    """The pairs of equal lines, in order."""
+    pairs: list[tuple[int, int]] = []
     # A work list instead of recursion: nesting can be as deep as the log is long. Parts are pushed in
     # reverse, so that pairs come out in order.
-    work = [(a0, a1, b0, b1)]
+    work = [Gap(0, len(old), 0, len(new))]
     while work:
-        a0, a1, b0, b1 = work.pop()
+        gap = work.pop()
+        a0, a1, b0, b1 = gap.a0, gap.a1, gap.b0, gap.b1
         while a0 < a1 and b0 < b1 and old[a0] == new[b0]:
             pairs.append((a0, b0))
             a0, b0 = a0 + 1, b0 + 1
@@ -82,26 +75,26 @@ def _align(
         while a0 < a1 - tail and b0 < b1 - tail and old[a1 - tail - 1] == new[b1 - tail - 1]:
             tail += 1
         if tail:
-            work.append((a1 - tail, a1, b1 - tail, b1))
+            work.append(Gap(a1 - tail, a1, b1 - tail, b1))
             a1, b1 = a1 - tail, b1 - tail
         if a0 == a1 or b0 == b1:
             continue
-        anchors = _anchors(old, new, a0, a1, b0, b1)
+        gap = Gap(a0, a1, b0, b1)
+        anchors = _anchors(old, new, gap)
         if anchors:
             bounds = [*anchors, (a1, b1)]
-            parts = [(a0, bounds[0][0], b0, bounds[0][1])]
-            parts += [(a, e, b, f) for (a, b), (e, f) in pairwise(bounds)]
+            parts = [Gap(a0, bounds[0][0], b0, bounds[0][1])]
+            parts += [Gap(a, e, b, f) for (a, b), (e, f) in pairwise(bounds)]
             work.extend(reversed(parts))
         else:
-            _shortest(old, new, a0, a1, b0, b1, pairs)
+            pairs += _shortest(old, new, gap)
+    return pairs
 
 
-def _anchors(
-    old: Sequence[Hashable], new: Sequence[Hashable], a0: int, a1: int, b0: int, b1: int
-) -> list[tuple[int, int]]:
+def _anchors(old: Sequence[Hashable], new: Sequence[Hashable], gap: Gap) -> list[tuple[int, int]]:
     """Pairs of lines that are unique on both sides, reduced to a longest rising chain."""
-    there = _unique(new, b0, b1)
-    candidates = [(a, there[line]) for line, a in _unique(old, a0, a1).items() if line in there]
+    there = _unique(new, gap.b0, gap.b1)
+    candidates = [(a, there[line]) for line, a in _unique(old, gap.a0, gap.a1).items() if line in there]
     tops: list[int] = []
     at: list[int] = []
     before: list[int] = []
@@ -130,43 +123,39 @@ def _unique(lines: Sequence[Hashable], start: int, end: int) -> dict[Hashable, i
     return {line: i for line, i in seen.items() if i >= 0}
 
 
-def _shortest(
-    old: Sequence[Hashable],
-    new: Sequence[Hashable],
-    a0: int,
-    a1: int,
-    b0: int,
-    b1: int,
-    pairs: list[tuple[int, int]],
-) -> None:
+def _shortest(old: Sequence[Hashable], new: Sequence[Hashable], gap: Gap) -> list[tuple[int, int]]:
     """The pairs of a shortest edit script of at most `_EDITS` edits; none when it would need more.
 
     `reach[k]` is how far into `old` some script of `edits` edits gets on diagonal k (`a - b`, both relative).
     """
+    a0, b0, length, other = gap.a0, gap.b0, gap.a1 - gap.a0, gap.b1 - gap.b0
     reach = {1: 0}
     steps: list[dict[int, int]] = []
-    for edits in range(min(_EDITS, a1 - a0 + b1 - b0) + 1):
+    for edits in range(min(_EDITS, length + other) + 1):
         steps.append(dict(reach))
         for k in range(-edits, edits + 1, 2):
-            down = k == -edits or (k != edits and reach[k - 1] < reach[k + 1])
-            a = reach[k + 1] if down else reach[k - 1] + 1
-            while a0 + a < a1 and b0 + a - k < b1 and old[a0 + a] == new[b0 + a - k]:
+            a = reach[k + 1] if _comes_down(reach, edits, k) else reach[k - 1] + 1
+            while a < length and a - k < other and old[a0 + a] == new[b0 + a - k]:
                 a += 1
             reach[k] = a
-            if a >= a1 - a0 and a - k >= b1 - b0:
-                pairs += reversed(list(_walk_back(steps, a0, b0, a1 - a0, b1 - b0)))
-                return
+            if a >= length and a - k >= other:
+                return list(_walk_back(steps, gap))[::-1]
+    return []
 
 
-def _walk_back(
-    steps: Sequence[dict[int, int]], a0: int, b0: int, a: int, b: int
-) -> Iterator[tuple[int, int]]:
-    """The equal lines along the script that reached (a, b), last first."""
+def _comes_down(reach: Mapping[int, int], edits: int, k: int) -> bool:
+    """Whether the last edit on diagonal k is a line that came: it gets further than one that went."""
+    return k == -edits or (k != edits and reach[k - 1] < reach[k + 1])
+
+
+def _walk_back(steps: Sequence[Mapping[int, int]], gap: Gap) -> Iterator[tuple[int, int]]:
+    """The equal lines along the script that reached the end of the gap, last first."""
+    a, b = gap.a1 - gap.a0, gap.b1 - gap.b0
     for edits in range(len(steps) - 1, -1, -1):
         reach, k = steps[edits], a - b
-        down = k == -edits or (k != edits and reach[k - 1] < reach[k + 1])
+        down = _comes_down(reach, edits, k)
         start = max(0, reach[k + 1] if down else reach[k - 1] + 1)
         while a > start:
             a, b = a - 1, b - 1
-            yield a0 + a, b0 + b
+            yield gap.a0 + a, gap.b0 + b
         a, b = (a, b - 1) if down else (a - 1, b)
