@@ -64,6 +64,13 @@ class Log:
         self.turn += 1
         self.event("turn/start", {"turn": self.turn})
 
+    def mend(self):
+        """Close the turn that another process has left open."""
+        with open(self.path) as file:
+            kinds = [json.loads(line)["type"] for line in file]
+        if "turn/start" in kinds and "turn/end" not in kinds:
+            self.event("turn/end", {"turn": 1, "reason": {"kind": "interrupted"}})
+
     def end(self):
         self.event("turn/end", {"turn": self.turn, "reason": {"kind": "completed"}})
 
@@ -98,7 +105,7 @@ class Agent:
     def handle(self, id, method, params):
         if method == "initialize":
             resume = os.environ.get("FAKE_RESUME", "loadSession")
-            capabilities = {"loadSession": True} if resume == "loadSession" else {}
+            capabilities = {"loadSession": True} if resume in ("loadSession", "careless") else {}
             if resume == "resume":
                 capabilities = {"sessionCapabilities": {"resume": {}}}
             asked = params["clientCapabilities"].get("_meta")
@@ -117,6 +124,8 @@ class Agent:
             emit({"id": id, "result": {} if os.environ.get("FAKE") == "nameless" else {"sessionId": session}})
         elif method in ("session/load", "session/resume"):
             self.logs[params["sessionId"]] = Log(params["sessionId"])
+            if os.environ.get("FAKE_RESUME") != "careless":
+                self.logs[params["sessionId"]].mend()
             emit({"id": id, "result": {"how": method}})
         elif method == "session/prompt":
             text = "".join(block.get("text", "") for block in params["prompt"])
@@ -245,6 +254,12 @@ class Agent:
             log.event("goal/change", {})
 
         threading.Thread(target=later, daemon=True).start()
+
+    def do_stuck_child(self, session, rest, log):
+        """Have a child at work for ever."""
+        Log(str(uuid.uuid4()), parent=session).start()
+        say(session, "it works")
+        time.sleep(60)
 
     def do_never_idle(self, session, rest, log):
         log.end = lambda: None

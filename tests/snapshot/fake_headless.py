@@ -46,6 +46,8 @@ def write(path, line):
 def end(ending, code):
     if FAKE == "open-turn":
         log("turn/start", {"turn": 2})
+    if FAKE == "owes-notice":
+        log("tool/result", {"meta": {"subagentId": "agent-1"}})
     result = {"type": "result", "ending": ending, "exitCode": code, "sessionId": SESSION}
     if FAKE == "nameless-ending":
         del result["ending"]
