@@ -63,6 +63,11 @@ async def broken(ctx, config: Options):
     yield
 
 @asynccontextmanager
+async def leaving(ctx, config: Options):
+    raise SystemExit(0)
+    yield
+
+@asynccontextmanager
 async def gone(ctx, config: Options):
     raise AgentError("the server of row x is gone")
     yield
@@ -157,6 +162,15 @@ def test_a_plugin_that_fails_to_start_undoes_those_before_it(folder: Path) -> No
     assert seen(folder)[-1] == "leave p1 sessions=0"
     with pytest.raises(AgentError):
         asyncio.run(booted(composed(folder, rows)))
+
+
+def test_a_plugin_that_exits_is_no_success(folder: Path) -> None:
+    """Whatever code it exits with, at its start or when it is imported."""
+    rows = '- {id: two, use: "LOCAL:leaving"}\n'
+    assert refused(folder, rows) == "F/agent.yml: row 'two': LOCAL:leaving failed to start: SystemExit: 0"
+    (folder / "script_without_guard.py").write_text("raise SystemExit(0)\n")
+    rows = '- {id: two, use: "script_without_guard:plugin"}\n'
+    assert "cannot import 'script_without_guard' (SystemExit: 0)" in refused(folder, rows)
 
 
 def test_an_error_that_a_plugin_reports_itself_keeps_its_kind(folder: Path) -> None:

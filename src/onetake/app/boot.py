@@ -52,7 +52,7 @@ async def _start(stack: AsyncExitStack, ctx: AppContext, plugin: Plugin) -> None
         raise UsageError(f"{plugin.row.place}: {error}") from error
     except OnetakeError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # nobody may take sys.exit(0) for a run that succeeded
         raise AgentError(
             f"{plugin.row.place}: {plugin.target} failed to start: {type(error).__name__}: {error}"
         ) from error

@@ -88,7 +88,7 @@ def _import(row: Row, target: str) -> Any:
     module_name, _, attribute = target.partition(":")
     try:
         found: Any = importlib.import_module(module_name)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script without a main guard would end us with its code
         what = f"{type(error).__name__}: {error}"
         raise UsageError(
             f"{row.place}: use: cannot import {module_name!r} ({what}); "
