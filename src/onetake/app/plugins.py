@@ -98,15 +98,8 @@ async def agent(ctx: AppContext, config: AgentConfig) -> AsyncIterator[None]:
         ctx.agent_config = None
 
 
-class ModelRow(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One model of a catalogue; see `onetake.model.registry.ModelInfo` for the meaning of the fields."""
-
-    id: str
-    context_window: int | None = None
-    max_output: int | None = None
-    efforts: tuple[str, ...] = ()
-    modalities: tuple[str, ...] = ("text",)
-    retry: dict[str, Any] | None = None
+class ModelRow(ModelInfo, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One model of a catalogue, as a composition says it: misspelt keys are refused."""
 
 
 class OpenAIChatConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -138,7 +131,7 @@ class OpenAIChatConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
 def catalogue(models: list[str | ModelRow]) -> Mapping[str, ModelInfo]:
     """The models of a config by id."""
     rows = [ModelRow(id=model) if isinstance(model, str) else model for model in models]
-    return {row.id: ModelInfo(**msgspec.structs.asdict(row)) for row in rows}
+    return {row.id: row for row in rows}
 
 
 @asynccontextmanager
