@@ -420,6 +420,7 @@ def test_time_outs() -> None:
     assert (timeouts_for("record", None).wait, timeouts_for("record", None).prompt) == (10, 600)
     assert (timeouts_for("refresh", 5).wait, timeouts_for("refresh", 5).prompt) == (5, 5)
     assert (timeouts_for("record", 5).wait, timeouts_for("record", 5).prompt) == (5, 600)
+    assert [timeouts_for(mode, None).turn for mode in ("replay", "record")] == [10, 600]
 
 
 def test_the_scenario_time_out_wins(tmp_path: Path) -> None:

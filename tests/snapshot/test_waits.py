@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -90,3 +91,17 @@ def test_children_of_a_killed_agent_are_not_waited_for(children: Children, night
         children.disturb("shuffled", seed=seed)
         outcomes = children.replay("killed")
         assert red(outcomes) == {}, f"seed {seed}\n{failures(outcomes)}"
+
+
+def test_an_agent_that_is_restarted_ends_its_children_first(children: Children) -> None:
+    """Unlike a killed one: their turns are closed, so that there is nothing to wait for either."""
+    script = json.loads((children.snapshots / "killed" / "input.json").read_text())
+    steps = [step for step in script["steps"][2:] if step["op"] != "kill"]
+    children.script("killed", *steps)
+    harvest = children.run("killed")
+    try:
+        assert (harvest.error, harvest.violations, harvest.leftovers) == (None, [], [])
+        ends = [log.events[-1]["data"]["reason"]["kind"] for log in harvest.sessions]
+    finally:
+        harvest.discard()
+    assert ends == ["completed", "aborted", "aborted", "completed", "completed"]
