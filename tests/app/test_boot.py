@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from onetake.agent.context import AppContext
-from onetake.agent.run import RunFile
+from onetake.agent.runfile import RunFile
 from onetake.app.boot import boot
 from onetake.app.composition import load_composition
 from onetake.app.resolve import resolve, source_file

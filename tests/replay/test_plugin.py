@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from onetake.agent.context import AppContext
-from onetake.agent.run import MintRule, RunFile
+from onetake.agent.runfile import MintRule, RunFile
 from onetake.errors import UsageError
 from onetake.model.request import ModelRequest
 from onetake.replay.plugin import Catalogue, ReplayConfig, load_recordings, replay, switched_off

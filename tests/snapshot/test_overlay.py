@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onetake.agent.run import RunFile
+from onetake.agent.runfile import RunFile
 from onetake.app.boot import boot
 from onetake.app.composition import load_composition
 from onetake.errors import UsageError

@@ -12,7 +12,7 @@ import pytest
 
 from onetake.agent.agent import Agent, AgentConfig
 from onetake.agent.context import AppContext
-from onetake.agent.run import RunFile
+from onetake.agent.runfile import RunFile
 from onetake.errors import OnetakeError
 from onetake.model.registry import ModelInfo
 from onetake.model.request import ModelRequest

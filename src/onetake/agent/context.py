@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from onetake.agent.agent import Agent, AgentConfig
 from onetake.agent.prompt import PromptRegistry
-from onetake.agent.run import RUN_VARIABLE, RunFile
+from onetake.agent.runfile import RUN_VARIABLE, RunFile
 from onetake.errors import UsageError
 from onetake.model.registry import ProviderRegistry
 from onetake.model.types import new_id

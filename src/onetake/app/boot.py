@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from onetake.agent.context import AppContext
-from onetake.agent.run import RunFile
+from onetake.agent.runfile import RunFile
 from onetake.app.composition import Composition, fill_where_set
 from onetake.app.resolve import Plugin, resolve
 from onetake.errors import AgentError, OnetakeError, UsageError

@@ -75,7 +75,7 @@ def _decoded(data: bytes) -> str:
 
 
 async def _run(config: Path, prompt: str, cwd: Path, stdout: int) -> int:
-    from onetake.agent.run import load_run
+    from onetake.agent.runfile import load_run
     from onetake.app.boot import boot
     from onetake.app.composition import load_composition
     from onetake.surfaces.headless import Stop, run_headless

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from onetake.agent.context import AppContext
-from onetake.agent.run import RUN_VARIABLE, RunFile
+from onetake.agent.runfile import RUN_VARIABLE, RunFile
 from onetake.errors import UsageError
 from onetake.model.capture import counts
 from onetake.model.registry import ModelInfo

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from onetake.agent.run import MintRule, RunFile, load_run
+from onetake.agent.runfile import MintRule, RunFile, load_run
 from onetake.errors import UsageError
 
 FULL: dict[str, Any] = {
