@@ -159,6 +159,26 @@ def test_tests_inside_a_workspace_are_not_ours(suite: Path) -> None:
     assert f"{4 + len(STATIC_GUARDS)} tests collected" in out
 
 
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+@pytest.mark.parametrize("folder", ["one", "one/workspace/deep"])
+def test_a_folder_of_a_scenario_is_no_argument(suite: Path, folder: str, workers: tuple[str, ...]) -> None:
+    """Nothing would be collected there, and the run be green for what else is named."""
+    (suite / folder).mkdir(parents=True, exist_ok=True)
+    code, out = run_pytest(suite, folder, "suite.toml::two", *workers)
+    assert code == 4
+    assert f"{folder}: lies inside a suite, where nothing is collected; " in out
+    assert "name the scenario: suite.toml::one\n" in out
+
+
+def test_a_workspace_can_be_tested_as_a_project_of_its_own(suite: Path) -> None:
+    """By who makes it the root."""
+    workspace = suite / "one/workspace"
+    workspace.mkdir()
+    (workspace / "test_it.py").write_text("def test_it(): pass\n")
+    code, out = run_pytest(workspace, ".")
+    assert code == 0 and "1 passed" in out
+
+
 def test_junit(suite: Path) -> None:
     change(suite, "two")
     code, _ = run_pytest(suite, "--junitxml", "report.xml")

@@ -50,19 +50,37 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Col
     return collector
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Refuse folders of scenarios as arguments: nothing would be collected there, and the run be green."""
+    for argument in session.config.args:
+        named = Path(os.path.abspath(session.config.invocation_params.dir / argument.partition("::")[0]))
+        for folder in (named, *named.parents) if named.is_dir() else ():
+            # With a root inside the scenario, its workspace is a project that somebody tests by itself.
+            if folder.is_relative_to(session.config.rootpath) and _is_scenario(folder):
+                suite = os.path.relpath(folder.parent / SUITE_FILE, session.config.invocation_params.dir)
+                raise pytest.UsageError(
+                    f"{argument}: lies inside a suite, where nothing is collected; "
+                    f"name the scenario: {suite}::{folder.name}"
+                )
+
+
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Nothing inside a scenario is a test of this project: its workspace may hold some of its own."""
-    suite = collection_path.parent / SUITE_FILE
-    if not suite.is_file() or not collection_path.is_dir():
-        return None
+    return True if _is_scenario(collection_path) else None
+
+
+def _is_scenario(folder: Path) -> bool:
+    suite = folder.parent / SUITE_FILE
+    if not suite.is_file() or not folder.is_dir():
+        return False
     import tomllib
 
     try:
         tables = tomllib.loads(suite.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):  # an error when the file itself is collected
-        return None
+        return False
     scenarios = tables.get("scenarios")
-    return True if isinstance(scenarios, dict) and collection_path.name in scenarios else None
+    return isinstance(scenarios, dict) and folder.name in scenarios
 
 
 @pytest.hookimpl(wrapper=True)
