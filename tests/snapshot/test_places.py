@@ -64,6 +64,40 @@ def test_a_value_at_the_end_of_a_message_is_one_though_the_next_message_runs_on(
     assert red(outcomes) == {}, failures(outcomes)
 
 
+@pytest.mark.parametrize(
+    ("scenario", "settings", "remedy"),
+    [
+        ("hello", "", "record the scenario again: onetake record"),
+        ("hello", "recorded = false", "change the fixtures of hello by hand"),
+        ("fails", "", "change fails/replay.override.json"),
+        ("opened", "", "remove `model_turn = false` of opened from suite.toml"),
+    ],
+)
+def test_the_way_out_of_a_call_too_many_is_one_that_is_open(
+    lab: Lab, scenario: str, settings: str, remedy: str
+) -> None:
+    """`record` refuses authored scenarios."""
+    lab.edit("snapshots/suite.toml", f"[scenarios.{scenario}]\n", f"[scenarios.{scenario}]\n{settings}\n")
+    path = lab.snapshots / scenario / "input.json"
+    script = json.loads(path.read_text())
+    script["steps"].append({"op": "promptExpectError", "text": "One more."})
+    path.write_text(json.dumps(script))
+    problems = lab.replay(scenario)[scenario].verdict.problems
+    (found,) = [problem for problem in problems if problem.guard in ("extra-call", "unbound-session")]
+    assert remedy in found.remedy
+
+
+def test_a_child_in_an_overridden_scenario_needs_a_recording(tmp_path: Path) -> None:
+    children = Children(tmp_path / "agent")
+    suite, spawn = children.snapshots / "suite.toml", children.snapshots / "spawn"
+    suite.write_text(suite.read_text().replace("[scenarios.fork]", "overridden = true\n\n[scenarios.fork]"))
+    (spawn / "replay.override.json").write_text('{"patches": []}')
+    (spawn / "session.1.jsonl").unlink()
+    problems = children.replay("spawn")["spawn"].verdict.problems
+    (found,) = [problem for problem in problems if problem.guard == "unbound-session"]
+    assert "spawn/replay.override.json scripts session.jsonl only" in found.remedy
+
+
 @pytest.mark.parametrize(("one", "two"), [("a", "b"), ("b", "a")])
 def test_children_may_see_one_value_in_any_order(tmp_path: Path, one: str, two: str) -> None:
     """The recording names it by the child that was called first; the other one sees and repeats it first."""

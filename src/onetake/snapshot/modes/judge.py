@@ -181,8 +181,7 @@ def harvest_problems(harvest: Harvest, suite: Suite, scenario: Scenario) -> list
                 scenario=scenario.name,
                 file=f"{scenario.name}/{leftover.fixture}",
                 message=f"{leftover.recorded} model calls are recorded, and the agent made {leftover.made}",
-                remedy="if the agent is right to ask for less, record the scenario again: "
-                + command("record", suite, scenario.name),
+                remedy=f"if the agent is right to ask for less, {_again(suite, scenario)}",
             )
             for leftover in harvest.leftovers
         ]
@@ -202,16 +201,27 @@ def _violation_text(violation: Mapping[str, object], harvest: Harvest) -> str:
 
 def _remedy(kind: str, suite: Suite, scenario: Scenario) -> str:
     """The way out of a violation."""
-    record = command("record", suite, scenario.name)
+    override = f"{scenario.name}/replay.override.json"
     if kind == "ready-file":
-        return f"name another readyFile in {scenario.name}/replay.override.json"
+        return f"name another readyFile in {override}"
     if kind == "no-match":
-        return f"mend the {{{{fromRequest:...}}}} in {scenario.name}/replay.override.json"
+        return f"mend the {{{{fromRequest:...}}}} in {override}"
     if kind == "unknown-token":
-        return (
-            f"mend what lost the value (a renamed `mint` rule, say), or record the scenario again: {record}"
-        )
-    return f"if the agent is right to ask for more, record the scenario again: {record}"
+        return f"mend what lost the value (a renamed `mint` rule, say), or {_again(suite, scenario)}"
+    if kind == "unbound-session" and scenario.settings.overridden:
+        return f"{override} scripts session.jsonl only: record the scenario without it before you add it"
+    return f"if the agent is right to ask for more, {_again(suite, scenario)}"
+
+
+def _again(suite: Suite, scenario: Scenario) -> str:
+    """How to give a scenario other answers of the model; `record` refuses one that is authored."""
+    if scenario.recorded:
+        return f"record the scenario again: {command('record', suite, scenario.name)}"
+    if scenario.settings.overridden:
+        return f"change {scenario.name}/replay.override.json"
+    if not scenario.settings.model_turn:
+        return f"remove `model_turn = false` of {scenario.name} from suite.toml, and record the scenario"
+    return f"change the fixtures of {scenario.name} by hand: suite.toml says `recorded = false`"
 
 
 def apply_to(verdict: Verdict, rendered: Rendered, scenario: Scenario, suite: Suite) -> None:
