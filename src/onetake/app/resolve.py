@@ -13,7 +13,6 @@ import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -135,9 +134,3 @@ def _explain(error: msgspec.ValidationError, row: Row, config_type: type[msgspec
     if unknown is not None and "unknown field" in text:
         return f"unknown key {unknown!r}; {did_you_mean(unknown, fields)}"
     return text
-
-
-def source_file(plugin: Plugin) -> Path | None:
-    """The file that the plugin's code comes from, for people who wonder which one it is."""
-    code = getattr(inspect.unwrap(plugin.start), "__code__", None)
-    return Path(code.co_filename) if code is not None else None
