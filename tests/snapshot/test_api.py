@@ -270,6 +270,7 @@ def test_modes_that_are_refused(
     [
         ("one", OPENING, {}, "[scenarios.one]: there is a scenario of this name already"),
         ("a b", OPENING, {}, "[scenarios.a b]: a scenario is named with letters"),
+        ("ONE", OPENING, {}, "[scenarios.ONE]: differs from 'one' in case only"),
         ("three", [], {}, "[scenarios.three]: `steps` is empty"),
         ("three", [{"op": "promt"}], {}, "known ops: initialize"),
         ("three", OPENING, {"pin_header": True}, "Object contains unknown field `pin_header`"),

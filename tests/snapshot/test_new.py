@@ -79,6 +79,24 @@ def test_the_next_command_selects_this_scenario_only(suite: Path) -> None:
     assert new_scenario(suite, "more").next.endswith("-k 'more and not one.more'")
 
 
+def test_a_name_of_another_case_is_refused(suite: Path) -> None:
+    """The next command could not choose it."""
+    before = tree(suite)
+    with pytest.raises(UsageError, match=r"\[scenarios.ONE\]: differs from 'one' in case only"):
+        new_scenario(suite, "ONE")
+    assert tree(suite) == before
+
+
+def test_a_linked_suite_is_extended_where_it_lies(suite: Path) -> None:
+    """The folder would be missing there, and the link be replaced by a copy."""
+    link = suite.parent / "link/suite.toml"
+    link.parent.mkdir()
+    link.symlink_to(suite / "suite.toml")
+    new_scenario(link.parent, "two")
+    assert link.is_symlink() and list(load_suite(suite).scenarios) == ["one", "two"]
+    assert list(link.parent.iterdir()) == [link]
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [

@@ -103,6 +103,12 @@ def test_what_is_not_understood_is_refused(tmp_path: Path, text: str, message: s
     assert message in refused(tmp_path, text)
 
 
+def test_names_that_differ_in_case_only_are_refused(tmp_path: Path) -> None:
+    make_suite(tmp_path, {"one": OPENING})
+    text = AGENT + "[scenarios.one]\n[scenarios.One]\n"
+    assert "[scenarios.One]: differs from 'one' in case only" in refused(tmp_path, text)
+
+
 def test_a_suite_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"suite\.toml: cannot read the suite: No such file"):
         load_suite(tmp_path)

@@ -88,7 +88,7 @@ class Suite:
             raise UsageError(f"{place}: the scenarios of a loaded suite are named in {suite.path.name}")
         if name in suite.scenarios:
             raise UsageError(f"{place}: there is a scenario of this name already")
-        data.require_name(suite.path, name)
+        data.require_name(suite.path, name, data.lower_names(suite.scenarios))
         value = {"steps": list(steps), "permissionAnswers": list(permission_answers)}
         try:
             table = msgspec.convert(settings, data.ScenarioSettings)

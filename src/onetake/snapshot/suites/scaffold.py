@@ -25,7 +25,14 @@ from onetake.snapshot.drive.registry import driver_class
 from onetake.snapshot.modes.write import locked
 from onetake.snapshot.suites import ops
 from onetake.snapshot.suites.select import command
-from onetake.snapshot.suites.suite import NAME_PATTERN, SCRIPT_FILE, SUITE_FILE, load_suite
+from onetake.snapshot.suites.suite import (
+    NAME_PATTERN,
+    SCRIPT_FILE,
+    SUITE_FILE,
+    load_suite,
+    lower_names,
+    require_name,
+)
 
 PLACEHOLDER = "Say hello."
 """The prompt of a script for which none was given."""
@@ -66,6 +73,8 @@ def new_scenario(
     has no pin becomes one. Raises `UsageError`, and then nothing was written.
     """
     file = path if path.suffix == ".toml" else path / SUITE_FILE
+    if file.is_symlink():
+        file = file.resolve()  # the suite is where its file is, and the link stays one
     if file.name != SUITE_FILE:
         raise UsageError(f"{path}: a suite is a file called {SUITE_FILE}, or the folder that holds it")
     if not NAME_PATTERN.fullmatch(name):
@@ -99,6 +108,7 @@ def _add(
         suite = load_suite(file)
         if name in suite.scenarios:
             raise UsageError(f"{file}: [scenarios.{name}] is there already; choose another name")
+        require_name(file, name, lower_names(suite.scenarios))
         if not pin and not any(scenario.settings.pins_header for scenario in suite.scenarios.values()):
             pin = True
             made.notes.append("the suite had no pin, so this scenario holds its prompt and tool schemas")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -251,9 +251,11 @@ def load_suite(path: Path) -> Suite:
     path = path.resolve()
     settings = _decode_settings(path)
     directory = path.parent
-    scenarios = {}
+    scenarios: dict[str, Scenario] = {}
+    taken: dict[str, str] = {}
     for name, table in settings.scenarios.items():
-        require_name(path, name)
+        require_name(path, name, taken)
+        taken[name.lower()] = name
         folder = directory / name
         if not folder.is_dir():
             raise UsageError(f"{path}: [scenarios.{name}]: the folder {folder} does not exist")
@@ -263,12 +265,22 @@ def load_suite(path: Path) -> Suite:
     return Suite(path, directory, settings, scenarios)
 
 
-def require_name(path: Path, name: str) -> None:
-    """Raise `UsageError` for what a scenario cannot be called."""
+def require_name(path: Path, name: str, taken: Mapping[str, str]) -> None:
+    """Raise `UsageError` for what a scenario cannot be called. `taken`: other names by their lower case."""
     if not NAME_PATTERN.fullmatch(name):
         raise UsageError(
             f"{path}: [scenarios.{name}]: a scenario is named with letters, digits, `.`, `_` and `-`"
         )
+    if name.lower() in taken:
+        raise UsageError(
+            f"{path}: [scenarios.{name}]: differs from {taken[name.lower()]!r} in case only, "
+            "which neither -k nor every file system tells apart"
+        )
+
+
+def lower_names(names: Iterable[str]) -> dict[str, str]:
+    """The names by their lower case, for `require_name`."""
+    return {name.lower(): name for name in names}
 
 
 def _decode_settings(path: Path) -> Settings:
