@@ -84,9 +84,9 @@ def _tune_garbage_collector() -> None:
     """Collect less while a process of our own starts and ends, which is a fifth of its CPU time.
 
     What is imported lives until the end, so looking at it again and again finds nothing; and what is left at
-    the exit goes with the process.
+    the exit goes with the process. Later, garbage in circles may come to some ten megabytes before it goes.
     """
-    gc.set_threshold(10_000, 20, 100)
+    gc.set_threshold(100_000, 20, 100)
     atexit.register(gc.freeze)
 
 
