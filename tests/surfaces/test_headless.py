@@ -369,6 +369,51 @@ def test_a_signal_ends_the_run_in_order(tmp_path: Path, number: signal.Signals, 
     assert read.torn is None
 
 
+STUCK = """\
+import asyncio, contextlib, pathlib
+import msgspec
+
+class Config(msgspec.Struct, forbid_unknown_fields=True):
+    seconds: float
+
+@contextlib.asynccontextmanager
+async def plugin(ctx, config: Config):
+    (ctx.config_dir / "ready").touch()
+    try:
+        await asyncio.sleep(config.seconds)
+    finally:
+        print("start undone")
+    yield
+"""
+
+
+@pytest.mark.parametrize(("seconds", "endings"), [(3600, []), (0.3, ["cancelled"])])
+def test_a_signal_ends_an_agent_that_does_not_get_started(
+    tmp_path: Path, seconds: float, endings: list[str]
+) -> None:
+    """One that takes a moment gets to its result line; what was started is undone."""
+    (tmp_path / "stuck.py").write_text(STUCK)
+    agent = write_agent(tmp_path)
+    agent.write_text(
+        agent.read_text() + f"\n- {{id: stuck, use: 'stuck:plugin', config: {{seconds: {seconds}}}}}\n"
+    )
+    command = [sys.executable, "-m", "onetake", "run", "--config", str(agent), "hang"]
+    process = subprocess.Popen(
+        command,
+        env=environment(tmp_path),
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    wait_for(tmp_path / "ready", process)
+    process.send_signal(signal.SIGTERM)
+    code, lines, err = finished(process)
+    assert code == 143
+    assert [line["ending"] for line in lines if line["type"] == "result"] == endings
+    assert "start undone" in err and "plugin undone" in err and "Traceback" not in err
+
+
 def test_a_reader_that_leaves_cancels_the_run(tmp_path: Path) -> None:
     """`| head -1` is no success, and no traceback."""
     process = start(tmp_path, "sleep")

@@ -17,8 +17,9 @@ and at the end a line of the type `result` with the ending, the last answer and 
   git diff | onetake run --config agent.yml - | tail -1
 
 Exit codes: 0 completed, 4 a turn failed, 5 cut off at the output limit, 6 too many steps, 7 refused,
-130 cancelled by SIGINT (143 by SIGTERM). Without a result line: 1 a fault of onetake, 2 wrong usage or
-malformed input, 3 the agent could not be started, 141 the reader of stdout has gone.
+130 cancelled by SIGINT (143 by SIGTERM; before the agent had started: without a result line). Without a
+result line: 1 a fault of onetake, 2 wrong usage or malformed input, 3 the agent could not be started, 141 the
+reader of stdout has gone.
 """
 
 
@@ -75,6 +76,9 @@ def _decoded(data: bytes) -> str:
 
 
 async def _run(config: Path, prompt: str, cwd: Path, stdout: int) -> int:
+    import asyncio
+    from contextlib import AsyncExitStack
+
     from onetake.agent.runfile import load_run
     from onetake.app.boot import boot
     from onetake.app.composition import load_composition
@@ -83,5 +87,12 @@ async def _run(config: Path, prompt: str, cwd: Path, stdout: int) -> int:
     stop = Stop()
     stop.on_signals()
     composition = load_composition(config, os.environ)
-    async with boot(composition, run=load_run(os.environ)) as ctx:
+    async with AsyncExitStack() as stack:
+        try:
+            with stop.hurried():
+                ctx = await stack.enter_async_context(boot(composition, run=load_run(os.environ)))
+        except asyncio.CancelledError:
+            if stop.code is None:
+                raise
+            return stop.code
         return await run_headless(ctx, prompt, cwd, stdout, stop)

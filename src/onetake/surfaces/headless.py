@@ -22,7 +22,7 @@ endings `error` and `step-limit`. The process ends with `exitCode`:
     cancelled    130    by SIGINT (143: by SIGTERM); the turn is closed in the log like any other
 
 Without a result line: 1 a fault of onetake itself, 2 wrong usage or malformed input, 3 the agent could not be
-started, 141 whoever read stdout has gone.
+started, 130 and 143 it was cancelled before it had started, 141 whoever read stdout has gone.
 
 The run goes on while sub-agents work in the background, through the turns that their notices open. It ends
 with the first turn that does not complete; what is left in the background is then cancelled. When the result
@@ -34,6 +34,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,8 @@ _ENDINGS = {"aborted": "cancelled", "interrupted": "cancelled"}
 """Where the name of an ending is not that of the turn's reason."""
 _CLOSING_SECONDS = 5.0
 """How long a reader that has stopped reading can hold up a cancelled run."""
+_STARTING_SECONDS = 1.0
+"""How long an agent that is being started can hold up its cancellation; then it gets to its result line."""
 
 
 class Stop:
@@ -82,6 +85,27 @@ class Stop:
     async def asked(self) -> None:
         """Wait until somebody asks."""
         await asyncio.shield(self._asked)
+
+    @contextmanager
+    def hurried(self) -> Iterator[None]:
+        """Cancel the task that runs the block, if it goes on for a second after somebody asked."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        late: list[asyncio.TimerHandle] = []
+        over = False
+
+        def hurry(_: asyncio.Future[int]) -> None:
+            if not over:
+                late.append(loop.call_later(_STARTING_SECONDS, task.cancel))
+
+        self._asked.add_done_callback(hurry)
+        try:
+            yield
+        finally:
+            over = True
+            self._asked.remove_done_callback(hurry)
+            for handle in late:
+                handle.cancel()
 
     def on_signals(self) -> None:
         """Let SIGINT and SIGTERM ask. A second signal finds no handler: it ends the process at once."""
