@@ -78,6 +78,18 @@ def test_one_test_per_scenario_and_one_per_guard(suite: Path) -> None:
     code, out = run_pytest(suite)
     assert code == 0
     assert f"{3 + GUARDS} passed" in out
+    assert f"snapshot suites: 3 scenarios (3 passed), {GUARDS} guards ({GUARDS} passed)\n" in out
+
+
+def test_the_summary_tells_scenarios_from_guards(suite: Path) -> None:
+    """There are more guards than most suites have scenarios."""
+    change(suite, "one")
+    table = suite / "suite.toml"
+    needs = "[scenarios.'two']\nneeds = ['no-such-program']"
+    table.write_text(table.read_text().replace("[scenarios.'two']", needs))
+    code, out = run_pytest(suite, "-n", "2", "-k", "not guard")
+    assert code == 1
+    assert "snapshot suites: 3 scenarios (1 failed, 1 passed, 1 skipped)\n" in out
 
 
 def test_a_failure_lists_every_surface_and_no_traceback(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ reported like tests: so they are in the summary, in JUnit files and in what `--l
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from onetake.snapshot.suites.suite import Scenario, Suite
 
 SUITE_FILE = "suite.toml"
+_GUARD = "guard:"
+"""How the names of guards begin; no scenario is named so."""
 _VERDICT = "onetake_verdict"
 """Attribute of a test report that carries a verdict from a worker to the run that sums up."""
 
@@ -125,7 +128,7 @@ class SuiteFile(pytest.File):
             from onetake.snapshot.guard.guards import STATIC_GUARDS
 
             for guard in STATIC_GUARDS:
-                yield GuardItem.from_parent(self, name=f"guard:{guard}", guard=guard)
+                yield GuardItem.from_parent(self, name=f"{_GUARD}{guard}", guard=guard)
 
     def _ordered(self) -> list[Scenario]:
         scenarios = list(self.suite.scenarios.values())
@@ -250,9 +253,13 @@ class _SuiteWide:
     def __init__(self) -> None:
         self._suites: dict[str, dict[str, Any]] = {}
         self._causes: list[str] = []
+        self._counts: dict[str, Counter[str]] = {"scenario": Counter(), "guard": Counter()}
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take the verdict off a report."""
+        """Count the report, and take the verdict off it."""
+        file, _, name = report.nodeid.rpartition("::")
+        if Path(file).name == SUITE_FILE and (report.when == "call" or not report.passed):
+            self._counts["guard" if name.startswith(_GUARD) else "scenario"][report.outcome] += 1
         carried = getattr(report, _VERDICT, None)
         if carried is not None:
             entry = self._suites.setdefault(carried["suite"], {**carried, "verdicts": {}})
@@ -284,11 +291,19 @@ class _SuiteWide:
                 _report_whole(session, suite, verdicts, entry["nodeid"])
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        """Show causes that several tests share."""
+        """Show causes that several tests share, and how many of the tests are scenarios."""
         if self._causes:
             terminalreporter.section("scenarios that fail for one cause", sep="=")
             for cause in self._causes:
                 terminalreporter.write_line(cause)
+        shown = [
+            f"{counts.total()} {what}{'s' * (counts.total() != 1)} "
+            f"({', '.join(f'{number} {outcome}' for outcome, number in sorted(counts.items()))})"
+            for what, counts in self._counts.items()
+            if counts
+        ]
+        if shown:
+            terminalreporter.write_line(f"snapshot suites: {', '.join(shown)}")
 
 
 def _report_whole(session: pytest.Session, suite: Suite, verdicts: list[Verdict], nodeid: str) -> None:
@@ -301,8 +316,8 @@ def _report_whole(session: pytest.Session, suite: Suite, verdicts: list[Verdict]
     for guard in SUITE_GUARDS:
         text = "\n".join(problem.text() for problem in problems if problem.guard == guard)
         report = pytest.TestReport(
-            nodeid=f"{nodeid}::guard:{guard}",
-            location=(nodeid, None, f"guard:{guard}"),
+            nodeid=f"{nodeid}::{_GUARD}{guard}",
+            location=(nodeid, None, f"{_GUARD}{guard}"),
             keywords={},
             outcome="failed" if text else "passed",
             longrepr=text or None,
