@@ -96,6 +96,7 @@ def test_only_what_a_model_said_is_recorded(tmp_path: Path, table: str, recorded
         (AGENT + "[scenarios.'../up']\n", "a scenario is named with letters"),
         (AGENT + "[scenarios.gone]\n", "[scenarios.gone]: the folder"),
         ("[agent\n", "Expected ']'"),
+        ("\ufeff" + AGENT, "begins with a byte order mark"),
         (f"x = {'[' * 5000}{']' * 5000}\n", "suite.toml: nested too deeply to read"),
     ],
 )

@@ -6,6 +6,7 @@ every table refuses keys that it does not know, and every message names the file
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 import tomllib
@@ -288,6 +289,8 @@ def _decode_settings(path: Path) -> Settings:
         raw = path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path}: cannot read the suite: {error.strerror}") from error
+    if raw.startswith(codecs.BOM_UTF8):
+        raise UsageError(f"{path}: begins with a byte order mark, which is no TOML; save it as UTF-8 without")
     try:
         tables = tomllib.loads(raw.decode("utf-8"))
     except ValueError as error:
