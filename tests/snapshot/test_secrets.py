@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+from urllib.parse import quote, quote_plus
 
 import pytest
 from hypothesis import given
@@ -32,6 +34,10 @@ SECRETS = {
     "cookie in small letters": "set-cookie: sid=s3cr3t; HttpOnly",
     "cookie in capitals": "SET-COOKIE: SID=abcdef123456",
     "cookie that is sent": "Cookie: session=abcdef123456",
+    "cookie that is percent-encoded": "Set-Cookie: connect.sid=s%3Aabcdef; Path=/",
+    "cookie in quotes": 'Set-Cookie: sid="abcdef123456"; Path=/',
+    "second of the cookies": "Cookie: lang=en; session=abcdef123456",
+    "key of a service": "sk-lf-01234567-89ab-cdef-0123-456789abcdef",
     "key in a URL": f"https://example.com/v1?api_key={TAIL}",
     "short key in a URL": "https://example.com/v1?page=2&api_key=abc123",
     "key in a URL, other spelling": "https://example.com/v1?Api-Key=abcdefghijklmnop",
@@ -52,6 +58,15 @@ HARMLESS = [
     "ask-the-user-for-the-name-of-the-folder-first",
     "c0ad567de4a6163c243decceb4a0c31daa9a224e",
     "Cookie: none",
+    "Set-Cookie: a=1; Path=/; HttpOnly; SameSite=Strict",
+    "Set-Cookie: session=deleted; Max-Age=0",
+    "Authorization: Bearer YOUR_API_KEY",
+    "Authorization: Basic authentication is required",
+    "X-Api-Key: your-api-key-here",
+    "?token=placeholder-token",
+    "pk_customer_orders_history_archive",
+    "pk_orders_2024_archive_partition_01",
+    "sk-estimator-checks-and-utilities",
     "{{cwd}} {{msg:1.1}}",
 ]
 
@@ -88,6 +103,46 @@ def test_fragments_of_a_row_are_joined(what: str) -> None:
     assert kinds(json.dumps(call).encode())
 
 
+@pytest.mark.parametrize("what", SECRETS)
+def test_encoded_texts_are_read(what: str) -> None:
+    """By themselves and within JSON, wrapped as `base64` does it, and wherever the encoded text begins."""
+    secret = SECRETS[what]
+    for before in ("", "x", "xy"):
+        coded = base64.b64encode(f"{before} the answer: {secret}\n".encode()).decode()
+        wrapped = "\n".join(coded[at : at + 76] for at in range(0, len(coded), 76))
+        for text in (coded, wrapped, coded.replace("+", "-").replace("/", "_").rstrip("=")):
+            assert kinds(json.dumps({"text": text}).encode()), "in Base64"
+    assert kinds(f"redirect={quote(secret, safe='')}".encode()), "percent-encoded"
+    assert kinds(json.dumps({"text": quote(secret)}).encode()), "percent-encoded but for slashes"
+
+
+@pytest.mark.parametrize("name", ["Set-Cookie", "X-Api-Key", "Authorization"])
+def test_headers_in_every_form_in_which_programs_show_them(name: str) -> None:
+    """Pairs, objects with a name and a value, and what Python prints of bytes."""
+    value = {"Set-Cookie": "sid=abcdef123456", "Authorization": "Bearer abcdefghijkl"}.get(name, TAIL)
+    shown: list[str] = [
+        json.dumps([[name, value]]),
+        json.dumps([{"name": name, "value": value}], indent=2),
+        str([(name.lower().encode(), value.encode()), (b"host", b"example.com")]),
+        str({name: value}),
+    ]
+    for text in shown:
+        assert kinds(text.encode()), text
+        assert kinds(json.dumps({"t": json.dumps({"arguments": text})}).encode()), text
+
+
+def test_frames_of_a_message_are_joined() -> None:
+    """An agent that streams has cut a key anywhere; another session's frames lie between."""
+
+    def frame(text: str, session: str = "{{sessionId}}") -> str:
+        update = {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
+        return json.dumps({"jsonrpc": "2.0", "params": {"sessionId": session, "update": update}})
+
+    key = SECRETS["API key"]
+    assert kinds("\n".join([frame(key[:9]), frame("x", "{{sessionId:1}}"), frame(key[9:])]).encode())
+    assert not kinds("\n".join([frame(key[:9]), frame(key[9:], "{{sessionId:1}}")]).encode())
+
+
 def test_deltas_that_are_no_row_are_joined_too() -> None:
     """Two pieces are too few for a row, and still a key."""
 
@@ -121,6 +176,13 @@ def test_values_of_key_like_variables() -> None:
         "OLDPWD": "/home/somebody/other",
         "KEYBOARD": "qwertzuiop",
         "MONKEY_NAME": "bananabanana",
+        "SSHPASS": "hunter2",
+        "NPMTOKEN": "openbarley",
+        "ServiceApiKey": "openbarley",
+        "MODEL_KEY2": "openbarley",
+        "DATABASE_URL": "postgres://somebody:hunter2@db/x",
+        "HOMEPAGE_URL": "https://example.com/x?y=a:b@c",
+        "MAX_TOKENS_SETTING": "128000",
         "SSH_AUTH_SOCK": "/tmp/agent/socket",
         "HOME": "/home/somebody",
     }
@@ -130,6 +192,11 @@ def test_values_of_key_like_variables() -> None:
         "ROOT_PASSWD",
         "PGPASSWORD",
         "MYSQL_PWD",
+        "SSHPASS",
+        "NPMTOKEN",
+        "ServiceApiKey",
+        "MODEL_KEY2",
+        "DATABASE_URL",
     }
     found = find_secrets({"a": b"line\nit says opensesame", "b": b'{"t":"correct horse"}'}, environ)
     assert [(s.file, s.line, s.what) for s in found] == [
@@ -143,6 +210,38 @@ def test_a_value_in_a_url_is_found() -> None:
     """Percent-encoded."""
     found = kinds(b"https://example.com/?q=p%40ss%2Fword", DB_PASSWORD="p@ss/word")
     assert found == ["the value of the variable DB_PASSWORD, percent-encoded"]
+
+
+VALUE = 's3"cr3t\\ pä+ss/'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps({"arguments": json.dumps({"command": VALUE})}),
+        json.dumps({"t": json.dumps({"arguments": json.dumps({"command": VALUE})})}),
+        json.dumps([{"description": f"x {VALUE}"}], indent=2),
+        VALUE.encode().hex(),
+        VALUE.encode().hex().upper(),
+        quote_plus(VALUE),
+        quote(VALUE),
+        quote(VALUE, safe="").replace("%2F", "%2f"),
+        *(base64.b64encode((before + VALUE + "yz").encode()).decode() for before in ("", "a", "ab")),
+        base64.urlsafe_b64encode(VALUE.encode()).decode(),
+        base64.encodebytes(b"line of text\n" * 5 + VALUE.encode()).decode(),
+    ],
+)
+def test_a_value_is_found_in_every_disguise(text: str) -> None:
+    """As text of its own, and as a string of a log."""
+    for data in (text, json.dumps({"type": "x", "text": f"it said:\n{text}"})):
+        (found,) = find_secrets({"f": data.encode()}, {"MY_KEY": VALUE})
+        assert found.what.startswith("the value of the variable MY_KEY")
+
+
+def test_a_value_of_several_lines_is_found_in_a_text() -> None:
+    """A prompt has lines too, and says its value in several of them."""
+    found = find_secrets({"p.md": b"before\nopen\nsesame\nafter"}, {"MY_KEY": "open\nsesame"})
+    assert [secret.what for secret in found] == ["the value of the variable MY_KEY"]
 
 
 def test_an_id_of_a_call_is_no_secret_even_where_keys_are_looked_for() -> None:

@@ -1,8 +1,8 @@
 """Secrets never reach a committed file: what is refused at write time.
 
 A recording is made with a real key in the environment, and the agent, its tools and the model can each print
-it. So every file is searched before it is written, in every spelling that it can hide in: raw, JSON-escaped,
-and cut into the fragments of a packed row. Ids that providers hand out for tool calls (`call_...`,
+it. So every file is searched before it is written, in every spelling that it can hide in (`readings`), and
+cut into the fragments of a packed row or of frames. Ids that providers hand out for tool calls (`call_...`,
 `toolu_...`) are no secrets.
 """
 
@@ -11,11 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import cache
+from itertools import chain
 from typing import Any
 
 import msgspec
 
 from onetake import jsontext
+from onetake.snapshot.guard.readings import encodings, readings
 
 MIN_VALUE = 8
 """Shorter values of key-like variables (`1`, `true`, `dummy`) are not searched for: they occur everywhere."""
@@ -23,13 +25,20 @@ MIN_ODD_VALUE = 6
 """The same for values that mix letters with figures or signs, which no word of a text does."""
 
 _KEYLIKE = re.compile(
-    r"(?:^|_)(?:(?:API|ACCESS|PRIVATE|SECRET|AUTH)?_?KEYS?|TOKENS?|SECRETS?|PASS|PASSPHRASE|CREDENTIALS?|CREDS"
-    r"|BEARER|COOKIES?|PAT|JWT)(?:_|$)|(?:PASSWORDS?|PASSWD|.+_PWD)(?:_|$)|(?:^|_)AUTH$",
+    r"(?:^|_)(?:(?:ACCESS|PRIVATE|SECRET|AUTH)?_?KEYS?|(?:SSH)?PASS|CREDS|BEARER|COOKIES?|PAT|JWT)[0-9]*(?:_|$)"
+    r"|(?:API_?KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|_PWD)S?[0-9]*(?:_|$)|(?:^|_)AUTH$",
     re.IGNORECASE,
 )
 _ODD = re.compile("[A-Za-z].*[^A-Za-z]|[^A-Za-z].*[A-Za-z]", re.DOTALL)
 # A quote, perhaps escaped any number of times: headers are often seen inside JSON inside JSON.
-_Q = r"\\*[\"']?"
+_Q = r"\\*(?:b?[\"'])?"
+# What lies between a header's name and its value: also in pairs, and in `{"name": .., "value": ..}`.
+_SEP = rf"{_Q}\s*[:=,]\s*(?:{_Q}value{_Q}\s*[:=]\s*)?{_Q}"
+_STANDS_IN = r"(?!(?i:your|my|the)[_-])"
+_RANDOM = re.compile(
+    "(?=[A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])[A-Za-z0-9]{10}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-"
+)
+_WITH_PASSWORD = re.compile(r"[a-z][a-z0-9+.-]*://[^/\s:@]*:[^/\s@]+@")
 _VALUE = r"[A-Za-z0-9._~+/=-]"
 
 
@@ -41,6 +50,13 @@ class Shape(msgspec.Struct, frozen=True):
     needs: tuple[str, ...]
     """Texts of which every match has one, in lower case: most texts are spared the pattern, most runs its
     compiling. Without `i`, `k` and `s` where the pattern ignores case: it takes more for them."""
+    random: bool = False
+    """Whether a match must look random: the name of a table (`pk_orders_by_customer`) is no key."""
+
+    def search(self, text: str) -> re.Match[str] | None:
+        """The first secret of this kind in a text."""
+        matches = _compiled(self.pattern).finditer(text)
+        return next((match for match in matches if not self.random or _RANDOM.search(match[0])), None)
 
 
 SHAPES = (
@@ -48,6 +64,7 @@ SHAPES = (
         "API key (sk-...)",
         r"(?<![A-Za-z0-9])(?:sk|pk|rk)[-_](?:[a-z]+[-_])*[A-Za-z0-9_-]{20,}",
         ("sk-", "sk_", "pk-", "pk_", "rk-", "rk_"),
+        random=True,
     ),
     Shape("AWS access key", r"(?<![A-Z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Z0-9])", ("akia", "asia")),
     Shape(
@@ -73,29 +90,32 @@ SHAPES = (
     Shape(
         "bearer token",
         rf"(?i:bearer)\s+(?=[^\s\"'\\]*[0-9]){_VALUE}{{16,}}"
-        rf"|(?i:(?:proxy-)?authorization){_Q}\s*[:=,]\s*{_Q}(?i:bearer)\s+{_VALUE}{{8,}}",
+        rf"|(?i:(?:proxy-)?authorization){_SEP}(?i:bearer)\s+{_STANDS_IN}{_VALUE}{{8,}}",
         ("bearer",),
     ),
     Shape(
         "authorization header",
-        rf"(?i:(?:proxy-)?authorization){_Q}\s*[:=,]\s*{_Q}(?i:basic|token|digest|apikey)\s+{_VALUE}{{8,}}",
+        rf"(?i:(?:proxy-)?authorization){_SEP}(?i:basic|token|digest|apikey)\s+{_STANDS_IN}"
+        rf"(?=[a-z]*[^a-z\s\"'\\.,]){_VALUE}{{8,}}",
         ("author",),
     ),
     Shape(
         "authentication header",
-        rf"(?i:x-api-key|api-key|x-auth-token|x-goog-api-key){_Q}\s*[:=,]\s*{_Q}{_VALUE}{{12,}}",
+        rf"(?i:x-api-key|api-key|x-auth-token|x-goog-api-key){_SEP}{_STANDS_IN}{_VALUE}{{12,}}",
         ("ap", "x-auth"),
     ),
     Shape(
         "cookie",
-        rf"(?i:set-cookie|(?<![a-z-])cookie){_Q}\s*[:=]\s*{_Q}[A-Za-z0-9_.-]+={_VALUE}{{6,}}",
+        # Of cookies that are sent any one may be the session's; of one that is set the rest are attributes.
+        rf"(?:(?i:set-cookie){_SEP}|(?<![A-Za-z-])(?i:cookie){_SEP}(?:[^\s=;,]+=[^\s;]*;\s*)*?)"
+        rf"[^\s=;,:\"'\\]+=\\*\"?(?!deleted\b)[A-Za-z0-9._~+/=%-]{{6,}}",
         ("coo",),
     ),
     Shape(
         "key in a URL",
-        rf"[?&](?i:api[_-]?key|access[_-]?token|auth[_-]?token)=(?!(?i:your|my|the)[_-])"
+        rf"[?&](?:amp;)?(?i:api[_-]?key|access[_-]?token|auth[_-]?token)={_STANDS_IN}"
         rf"(?:(?=[^&\s\"']*[0-9]){_VALUE}{{6,}}|{_VALUE}{{12,}})"
-        rf"|[?&](?i:token|key|secret|sig|signature|password)={_VALUE}{{12,}}",
+        rf"|[?&](?:amp;)?(?i:token|key|secret|sig|signature|password)=(?=[^&\s\"']*[0-9]){_VALUE}{{12,}}",
         ("=",),
     ),
 )
@@ -123,9 +143,14 @@ class Secret(msgspec.Struct, frozen=True):
 
 
 def keylike_values(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variables whose name says that their value is secret: name -> value, short values left out."""
+    """The variables whose value is secret: by their name, or because it is a URL with a password in it.
+
+    Name -> value; short values are left out.
+    """
     return {
-        name: value for name, value in environ.items() if _KEYLIKE.search(name) and _telling(value.strip())
+        name: value
+        for name, value in environ.items()
+        if (_KEYLIKE.search(name) or _WITH_PASSWORD.match(value)) and _telling(value.strip())
     }
 
 
@@ -136,42 +161,38 @@ def _telling(value: str) -> bool:
 
 def find_secrets(files: Mapping[str, bytes], environ: Mapping[str, str]) -> list[Secret]:
     """Search the contents of files (name -> bytes); at most one find per kind and line."""
-    values = {name: value.strip() for name, value in keylike_values(environ).items()}
-    values |= _percent_encoded(values)
+    values = {
+        spelling: f"the value of the variable {name}{how}"
+        for name, value in keylike_values(environ).items()
+        for spelling, how in encodings(value.strip()).items()
+    }
     return [secret for name, data in files.items() for secret in _search(name, data, values)]
 
 
-def _percent_encoded(values: Mapping[str, str]) -> dict[str, str]:
-    """The values as they stand in a URL, where that is another text."""
-    if not values:
-        return {}
-    from urllib.parse import quote
-
-    coded = {name: quote(value, safe="") for name, value in values.items()}
-    return {f"{name}, percent-encoded": text for name, text in coded.items() if text != values[name]}
-
-
-def _search(name: str, data: bytes, values: Mapping[str, str]) -> Iterable[Secret]:
+def _search(name: str, data: bytes, values: Mapping[str, str]) -> list[Secret]:
     streams = _Streams()
-    for number, line in enumerate(data.decode("utf-8", "replace").split("\n"), 1):
-        yield from _finds(name, number, [line, *_leaves(line, number, streams)], values)
+    whole = data.decode("utf-8", "replace")
+    found: list[Secret] = []
+    for number, line in enumerate(whole.split("\n"), 1):
+        found += _finds(name, number, [line, *_leaves(line, number, streams)], values)
     for number, text in streams.texts():
-        yield from _finds(name, number, [text], values)
+        found += _finds(name, number, [text], values)
+    if not found and not name.endswith(".jsonl"):  # what goes over several lines of a text
+        found += _finds(name, 1, [whole], values)
+    return found
 
 
 def _finds(name: str, number: int, texts: Iterable[str], values: Mapping[str, str]) -> Iterable[Secret]:
-    """What one line holds in any of its spellings, each kind once."""
+    """What one line holds in any of its readings, each kind once."""
     found: dict[str, str] = {}
-    for text in texts:
-        for variable, value in values.items():
-            if value in text:
-                found.setdefault(f"the value of the variable {variable}", _hide(value))
+    for how, text in chain.from_iterable(map(readings, texts)):
+        unbroken = text.replace("\n", "")  # Base64 is wrapped
+        for value, what in values.items():
+            if value in text or (value in unbroken and what.endswith(", in Base64")):
+                found.setdefault(f"{what}{how}", _hide(value))
         folded = text.casefold()
         for shape in SHAPES:
-            if not any(need in folded for need in shape.needs):
-                continue
-            match = _compiled(shape.pattern).search(text)
-            if match:
+            if any(need in folded for need in shape.needs) and (match := shape.search(text)):
                 found.setdefault(shape.what, _hide(match.group()))
     for what, shown in found.items():
         yield Secret(name, number, what, shown)
@@ -201,8 +222,16 @@ class _Streams:
         self._lines: dict[tuple[str, ...], int] = {}
 
     def feed(self, record: dict[str, Any], number: int) -> None:
-        """Take in a record; what is neither a row nor a delta is passed over."""
+        """Take in a record; what is neither a row, a delta nor a chunk of a message is passed over."""
         data = record.get("data")
+        update = _at(record, "params", "update")
+        if isinstance(update, dict):
+            text = _at(update, "content", "text")
+            frame = (str(update.get("sessionUpdate")), repr(_at(record, "params", "sessionId")))
+            if isinstance(text, str):
+                self._pieces.setdefault(frame, []).append(text)
+                self._lines.setdefault(frame, number)
+            return
         if not isinstance(data, dict):
             return
         kind, source, pieces = record.get("type"), data, data.get(_ROWS.get(str(record.get("type")), ""))
@@ -223,6 +252,12 @@ class _Streams:
         for key, pieces in self._pieces.items():
             if len(pieces) > 1:
                 yield self._lines[key], "".join(pieces)
+
+
+def _at(value: Any, *path: str) -> Any:
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
 
 
 def _collect(value: Any, into: list[str]) -> None:
