@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 
+import pytest
+
+from onetake.snapshot.modes import commit
 from onetake.snapshot.modes.refresh import chunk_problems
 from tests.snapshot.lab import Lab, failures, red
 
@@ -172,3 +177,33 @@ def test_a_log_that_is_not_compared_stays_as_it_is(lab: Lab) -> None:
     assert lab.changed_since(before) == {"tools/requests.expected.jsonl"}
     assert "one\\n" in (lab.snapshots / "tools/requests.expected.jsonl").read_text()
     assert red(lab.replay("tools")) == {}
+
+
+@pytest.mark.parametrize("mode", ["record", "refresh"])
+def test_what_another_command_records_meanwhile_is_not_undone(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """Neither overwritten with what this one had read, nor left as a mix of both."""
+    write_files = commit.write_files
+    folder = lab.snapshots / "tools"
+
+    def late(directory: Path, files: dict[str, bytes | None], *, check: Callable[[], None]) -> list[str]:
+        if directory == folder:
+            said = (folder / "session.jsonl").read_bytes()
+            (folder / "session.jsonl").write_bytes(said.replace(b"Both ran.", b"Both have run."))
+            (folder / "session.1.jsonl").write_bytes(b"of a child\n")
+        return write_files(directory, files, check=check)
+
+    monkeypatch.setattr(commit, "write_files", late)
+    lab.edit("agent.yml", "text: You", "text: Now you")
+    lab.edit("snapshots/tools/input.json", "Run both", "Now Run both")
+    before = lab.files()
+    outcomes = lab.record("hello or tools") if mode == "record" else lab.refresh("hello or tools")
+    assert red(outcomes) == {"tools": {"input"}}
+    assert "session.1.jsonl, session.jsonl changed while this command ran" in failures(outcomes)
+    assert lab.changed_since(before) == {
+        "hello/system-prompt.expected.md",
+        "tools/session.jsonl",
+        "tools/session.1.jsonl",
+    }
+    assert b"Both have run." in (folder / "session.jsonl").read_bytes()

@@ -98,7 +98,9 @@ def test_artifacts_hold_what_is_needed_and_go_away_when_green(tmp_path: Path) ->
     assert "GOODBYE" in (kept / "failure.txt").read_text()
     assert list((kept / "store").glob("*/*/session.jsonl"))
     assert (tmp_path / ".onetake" / ".gitignore").read_text() == "*\n"
+    (tmp_path / ".onetake" / ".gitignore").write_text("")  # as a full disk left it
     assert cli.main(["replay", str(tmp_path)]) == 1
+    assert (tmp_path / ".onetake" / ".gitignore").read_text() == "*\n"
     assert cli.main(["refresh", str(tmp_path)]) == 0
     assert cli.main(["replay", str(tmp_path)]) == 0
     assert not kept.exists()

@@ -51,6 +51,16 @@ def test_only_what_a_dead_command_left_is_swept(tmp_path: Path) -> None:
     rundirs.sweep(tmp_path / "gone")
 
 
+def test_a_draft_that_got_no_name_is_swept_when_it_is_old(tmp_path: Path) -> None:
+    """Its command was killed in the moment before; a new one is being locked by another command."""
+    old, young = tmp_path / f"new-{NAME}", tmp_path / f"new-{OTHER}"
+    for draft in (old, young):
+        draft.mkdir()
+    os.utime(old, (1, 1))
+    rundirs.sweep(tmp_path)
+    assert set(tmp_path.iterdir()) == {young}
+
+
 def test_directories_of_other_users_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / NAME).mkdir()
     user = os.getuid()

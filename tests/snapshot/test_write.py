@@ -135,6 +135,22 @@ def test_a_kill_while_rolling_forward(tmp_path: Path) -> None:
         assert state(folder) == AFTER if committed else state(folder) in (OLD, AFTER)
 
 
+@pytest.mark.parametrize("number", [2, 4, 9])
+def test_a_full_disk_leaves_the_folder_as_it_was(tmp_path: Path, number: int) -> None:
+    """No stage either: nobody would know what it is until the next command."""
+    fill(tmp_path)
+
+    def refuse(current: int) -> None:
+        if current == number:
+            raise OSError(28, "No space left on device")
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(OSError, match="No space left"):
+        operations(patch, refuse)
+        write_files(tmp_path, NEW)
+    assert state(tmp_path) == OLD and not (tmp_path / PENDING).exists()
+    assert set(write_files(tmp_path, NEW)) == set(NEW) and state(tmp_path) == AFTER
+
+
 def test_a_new_write_finishes_the_old_one_first(tmp_path: Path) -> None:
     """What was committed is not lost to the next write."""
     fill(tmp_path)

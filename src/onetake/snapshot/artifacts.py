@@ -56,8 +56,7 @@ def keep(
     target, folder = artifacts_dir(suite, scenario), suite.dir / FOLDER
     folder.mkdir(exist_ok=True)
     with locked(folder):
-        with contextlib.suppress(FileExistsError), (folder / ".gitignore").open("x") as ignore:
-            ignore.write("*\n")
+        _ignore(folder / ".gitignore")
         remove_tree(target)
         target.mkdir(parents=True)
         text = f"{failure}\n"
@@ -67,6 +66,12 @@ def keep(
             (target / LIVE).mkdir()
             _fill(target / LIVE, live)
     return target
+
+
+def _ignore(file: Path) -> None:
+    """Let git see nothing of the folder. An empty file is what a full disk left."""
+    if not file.exists() or not file.stat().st_size:
+        file.write_text("*\n", encoding="utf-8")
 
 
 def _fill(target: Path, harvest: Harvest) -> None:

@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import os
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +24,8 @@ ELSEWHERE = "elsewhere"
 
 _NONCE_ALPHABET = "abcdefghijkmnpqrstuvwxyz23456789"  # 32 characters, so that each byte gives any as likely
 _NAME = re.compile(rf"ot-[{_NONCE_ALPHABET}]{{{NONCE_LENGTH}}}-[a-z0-9]+")
+_DRAFT = "new-"
+_DRAFT_SECONDS = 60
 _locks: dict[Path, int] = {}
 """The directories of this command, with the open descriptors that lock them."""
 
@@ -34,7 +37,7 @@ def new_nonce() -> str:
 
 def make_directory(path: Path) -> None:
     """Make a directory `ot-NONCE-KEY` that is this command's alone."""
-    draft = path.with_name(f"new-{path.name}")  # it has its name only when it is locked
+    draft = path.with_name(f"{_DRAFT}{path.name}")  # it has its name only when it is locked
     draft.mkdir(mode=0o700)
     _locks[path] = os.open(draft, os.O_RDONLY)
     with contextlib.suppress(OSError):  # a file system without locks; no sweep can lock it either
@@ -71,6 +74,11 @@ def sweep(base: Path) -> None:
                     OSError
                 ):  # locked, somebody else's, or just swept by another command
                     _sweep_directory(Path(entry.path))
+            elif _NAME.fullmatch(entry.name.removeprefix(_DRAFT)):
+                with contextlib.suppress(OSError):
+                    # It is empty, and has its name within moments unless its command was killed.
+                    if time.time() - entry.stat(follow_symlinks=False).st_mtime > _DRAFT_SECONDS:
+                        os.rmdir(entry.path)
 
 
 def _sweep_directory(path: Path) -> None:

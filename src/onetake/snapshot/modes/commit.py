@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from onetake.errors import UsageError
 from onetake.snapshot.findings import Difference, Problem, Verdict
 from onetake.snapshot.guard.secrets import find_secrets
-from onetake.snapshot.modes.judge import compare_file, is_compared, surface_of
+from onetake.snapshot.modes.judge import compare_file, is_compared, read_committed, surface_of
 from onetake.snapshot.modes.write import write_files
 from onetake.snapshot.suites.select import command
 from onetake.snapshot.suites.suite import Scenario, Suite
@@ -79,4 +80,17 @@ def commit(
         )
         verdict.written.append(name)
     if not dry_run:
-        verdict.written = write_files(scenario.dir, new)
+        verdict.written = write_files(
+            scenario.dir, new, check=lambda: _require_unchanged(scenario, committed)
+        )
+
+
+def _require_unchanged(scenario: Scenario, committed: Mapping[str, bytes]) -> None:
+    """Refuse when a file is not what this command has read: it would undo what another one has recorded."""
+    now = read_committed(scenario.dir)
+    changed = sorted(name for name in {*now, *committed} if now.get(name) != committed.get(name))
+    if changed:
+        raise UsageError(
+            f"{scenario.dir}: {', '.join(changed)} changed while this command ran (does another one record "
+            "or refresh here?); nothing was written, run it again"
+        )

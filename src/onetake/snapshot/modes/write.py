@@ -17,7 +17,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -34,18 +34,26 @@ class _Manifest(msgspec.Struct, forbid_unknown_fields=True):
     delete: list[str]
 
 
-def write_files(directory: Path, files: Mapping[str, bytes | None]) -> list[str]:
+def write_files(
+    directory: Path, files: Mapping[str, bytes | None], *, check: Callable[[], None] = lambda: None
+) -> list[str]:
     """Give each named file of `directory` its new bytes, or remove it for None: all of them or none.
 
-    Files that already have these bytes are not touched. Returns the names that changed, sorted. Names are
-    plain file names; OSErrors pass through, and then the old bytes are in place or the next `recover`
-    completes the write.
+    Files that already have these bytes are not touched. `check` is called when no other command can write
+    here any more, and refuses by raising. Returns the names that changed, sorted. Names are plain file names;
+    OSErrors pass through, and then the old bytes are in place or the next `recover` completes the write.
     """
     with locked(directory):
         _recover(directory)
+        check()
         changed = {name: data for name, data in sorted(files.items()) if _current(directory / name) != data}
         if changed:
-            _stage(directory, changed)
+            try:
+                _stage(directory, changed)
+            except OSError:  # no room, say: what was staged is of no use, and in the way
+                with contextlib.suppress(OSError):
+                    _discard(directory)
+                raise
             _roll_forward(directory)
     return list(changed)
 
@@ -76,8 +84,14 @@ def _recover(directory: Path) -> str | None:
     if (pending / MANIFEST).exists():
         _roll_forward(directory)
         return "completed"
-    _remove_tree(pending)
+    _discard(directory)
     return "discarded"
+
+
+def _discard(directory: Path) -> None:
+    """Remove a stage that was not committed."""
+    if not (directory / PENDING / MANIFEST).exists():
+        _remove_tree(directory / PENDING)
 
 
 def _current(path: Path) -> bytes | None:
