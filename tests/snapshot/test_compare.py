@@ -199,6 +199,32 @@ def test_equal_changes_have_equal_causes() -> None:
     assert one.cause == two.cause != three.cause
 
 
+def test_changes_that_only_begin_alike_have_causes_of_their_own() -> None:
+    """The same values in another place, a second value that is shown nowhere, the end of a long text."""
+    long = "x" * 1000
+    pairs = [
+        (event("x", {"a": True}), event("x", {"a": False})),
+        (event("x", {"b": True}), event("x", {"b": False})),
+        (event("y", {"a": True}), event("y", {"a": False})),
+        (event("x", {"a": True, "b": 1}), event("x", {"a": False, "b": 2})),
+        (event("x", {"a": True, "b": 1}), event("x", {"a": False, "b": 3})),
+        (event("x", {"a": long}), event("x", {"a": "y" + long[1:]})),
+        (event("x", {"a": long}), event("x", {"a": "y" + long[1:-1] + "y"})),
+        (event("x", {"a": [1]}), event("x", {"a": [1, 2]})),
+        (event("x", {"a": [1]}), event("x", {"a": [1, 2, 3]})),
+        (event("x", {"a": 1, "b": 2}), event("x", {"b": 2, "a": 1})),
+        (event("x", {"a": 1, "b": 2}), event("x", {"b": 2})),
+        (event("x", {"t": long + "1"}), None),
+        (event("x", {"t": long + "2"}), None),
+    ]
+    causes = [
+        found.cause
+        for old, new in pairs
+        if (found := compare(jsonl(*TURN, old), jsonl(*TURN, *([new] if new else [])), "session.jsonl"))
+    ]
+    assert len(set(causes)) == len(pairs)
+
+
 def test_a_long_diff_is_bounded() -> None:
     """The report stays readable."""
     found = compare(

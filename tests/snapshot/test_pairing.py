@@ -135,6 +135,20 @@ def test_kept_messages_are_counted_through_the_alignment() -> None:
     assert [(c.old, c.new) for c in pair_events(old, lost).changes] == [(0, 0), (1, 1)]
 
 
+def test_calls_that_only_add_to_a_history_do_not_align_all_of_it_again() -> None:
+    """Ten thousand calls would take a minute otherwise; and what was kept of it is still compared."""
+    psst = {"role": "user", "content": "psst"}
+    old = [request(n, n, f"{{{{msg:{n}.1}}}}") for n in range(300)]
+    new = [request(n, n + (n > 2), f"{{{{msg:{n}.1}}}}", *([psst] if n == 2 else [])) for n in range(300)]
+    with patch.object(pairing, "blocks", wraps=pairing.blocks) as aligned:
+        found = pair_events(lines(*old), lines(*new))
+    assert [(c.old, c.new) for c in found.changes] == [(2, 2)] and found.moved == 297
+    assert sum(len(call.args[0]) for call in aligned.call_args_list) < 300
+    for kept in (200, 202, 0):
+        new[-1]["kept"] = kept  # of the 300 messages before
+        assert [(c.old, c.new) for c in pair_events(lines(*old), lines(*new)).changes] == [(2, 2), (299, 299)]
+
+
 def test_text_that_looks_like_a_reference_is_text() -> None:
     """Inside a string its quotes are escaped."""
     text = '{"sourceEventSeqs":[1],"kept":3}'

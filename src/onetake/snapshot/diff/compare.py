@@ -8,7 +8,8 @@ references that moved only because something before them came or went are counte
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import msgspec
@@ -119,12 +120,37 @@ def _described(pairing: Pairing, change: Change) -> tuple[str, list[str]]:
 
 def _cause(pairing: Pairing) -> str:
     """Equal changes in any number and at any place give an equal key."""
-    found = {"\n".join(_described(pairing, change)[1]) for change in pairing.changes[:MAX_CAUSES]}
+    found = {part for change in pairing.changes[:MAX_CAUSES] for part in _parts(pairing, change)}
     digest = hashlib.sha256("\0".join(sorted(found)).encode("utf-8", "replace"))
     for change in pairing.changes[MAX_CAUSES:]:
         digest.update(b"-" if change.old is None else pairing.old[change.old])
         digest.update(b"+" if change.new is None else pairing.new[change.new])
     return digest.hexdigest()[:16]
+
+
+def _parts(pairing: Pairing, change: Change) -> Iterator[str]:
+    """All that one change consists of, in full: the kind of event, where in it, and both values."""
+    old = pairing.old[change.old] if change.old is not None else b""
+    new = pairing.new[change.new] if change.new is not None else b""
+    was, now = parse_line(old), parse_line(new)
+    if was is None or now is None or _same(was, now):
+        yield f"- {old!r}\n+ {new!r}"
+        return
+    # A request is of a session and has a number; scenarios differ in both.
+    work = [(kind_of(old).partition(" ")[0], was, now)]
+    while work:
+        path, was, now = work.pop()
+        if isinstance(was, dict) and isinstance(now, dict):
+            keys = [*was, *(key for key in now if key not in was)]
+            work += [(f"{path}.{key}", was.get(key, _ABSENT), now.get(key, _ABSENT)) for key in keys]
+            if list(was) != list(now):
+                yield f"{path} {list(was)} {list(now)}"
+        elif isinstance(was, list) and isinstance(now, list):
+            pairs = zip_longest(was, now, fillvalue=_ABSENT)
+            work += [(f"{path}[]", one, other) for one, other in pairs]
+        elif not _same(was, now):
+            both = ("" if value is _ABSENT else repr(jsontext.dumps(value)) for value in (was, now))
+            yield "\n".join([path, *both])
 
 
 def _first_difference(old: bytes, new: bytes) -> tuple[str, str, str]:

@@ -10,13 +10,14 @@ counted, and not shown. What nothing explains is a difference like any other.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from onetake import jsontext
-from onetake.snapshot.diff.align import Gap, blocks, gaps
+from onetake.snapshot.diff.align import Block, Gap, blocks, gaps
 
 _SEQS = re.compile(rb'"sourceEventSeqs":\[([0-9,]*)\]')
 _KEPT = re.compile(rb'"kept":([0-9]+)')
@@ -169,7 +170,8 @@ class _References:
         self._partners: set[int] = set()
         self._tokens: dict[bytes, bytes] = {}
         self._taken: dict[bytes, bytes] = {}
-        self._histories: tuple[dict[int, list[bytes]], dict[int, list[bytes]]] | None = None
+        self._histories: tuple[dict[int, _History], dict[int, _History]] | None = None
+        self._alignments: dict[tuple[int, int], tuple[int, int, list[Block]]] = {}
         for pair in pairs:
             if pair.old is not None and pair.new is not None:
                 self._learn(old[pair.old], new[pair.new])
@@ -184,6 +186,15 @@ class _References:
         if line.startswith(_REQUEST) and other.startswith(_REQUEST):
             line = self._follow_kept(line, other, a, b)
         return line, line == other
+
+    def _aligned(self, before: _History, after: _History) -> list[Block]:
+        """Two histories aligned: what calls have added since the last time is, for the rest is known."""
+        key = (id(before[0]), id(after[0]))
+        a, b, aligned = self._alignments.get(key, (0, 0, []))
+        added = blocks(before[0][a : before[1]], after[0][b : after[1]])
+        aligned += [Block(a + block.old_at, b + block.new_at, block.size) for block in added]
+        self._alignments[key] = (before[1], after[1], aligned)
+        return aligned
 
     def _learn(self, line: bytes, other: bytes) -> None:
         """Ids are what they are aligned with first; a token never stands for two."""
@@ -223,15 +234,16 @@ class _References:
             return line
         if self._histories is None:
             self._histories = (_histories(self._old), _histories(self._new))
-        before, after = self._histories[0].get(a, []), self._histories[1].get(b, [])
+        before, after = self._histories[0].get(a, _NO_HISTORY), self._histories[1].get(b, _NO_HISTORY)
         kept, now = int(mine[1]), int(theirs[1])
-        low, high = 0, len(after)
-        for block in blocks(before, after):
-            if block.old_at < kept:
-                low = block.new_at + min(block.size, kept - block.old_at)
-            if block.old_at + block.size > kept:
-                high = block.new_at + max(0, kept - block.old_at)
-                break
+        low, high = 0, after[1]
+        aligned = self._aligned(before, after)
+        at = bisect_left(aligned, kept, key=lambda block: block.old_at)
+        if at:  # the last block that begins before
+            block = aligned[at - 1]
+            low = high = block.new_at + min(block.size, kept - block.old_at)
+        if not at or kept - block.old_at >= block.size:
+            high = aligned[at].new_at if at < len(aligned) else after[1]
         return _KEPT.sub(b'"kept":%d' % now, line, count=1) if low <= now <= high else line
 
 
@@ -258,7 +270,12 @@ def _spans(lines: Sequence[bytes]) -> list[tuple[int, int]]:
     return result
 
 
-def _histories(lines: Sequence[bytes]) -> dict[int, list[bytes]]:
+_History = tuple[list[bytes], int]
+"""Messages, and how many of them are meant: calls that only add to a history share its list."""
+_NO_HISTORY: _History = ([], 0)
+
+
+def _histories(lines: Sequence[bytes]) -> dict[int, _History]:
     """By line of the requests surface: the messages of the previous call of its session and purpose."""
     result = {}
     last: dict[tuple[str, str], list[bytes]] = {}
@@ -267,8 +284,12 @@ def _histories(lines: Sequence[bytes]) -> dict[int, list[bytes]]:
         if not isinstance(value, Mapping) or not isinstance(value.get("messages"), list):
             continue
         key = (repr(value.get("session")), repr(value.get("purpose")))
-        before = result[number] = last.get(key, [])
+        before = last.get(key, [])
+        result[number] = (before, len(before))
         kept = value.get("kept")
         own = [_key(jsontext.dumps(message)) for message in value["messages"]]
-        last[key] = before[: kept if isinstance(kept, int) else 0] + own
+        if before and kept == len(before):
+            before += own
+        else:
+            last[key] = before[: kept if isinstance(kept, int) else 0] + own
     return result
