@@ -74,7 +74,7 @@ def test_logs_are_found_by_their_header(tmp_path: Path, capsys: pytest.CaptureFi
     (tmp_path / "data/other.jsonl").write_bytes(b'{"type":"event"}\n')
     (tmp_path / "data/fine.jsonl").write_bytes(LOG)
     (tmp_path / "data/secret.jsonl").write_bytes(
-        LOG + b'{"type":"x","data":{"t":"sk-abcdefghijklmnopqrstuvwx"}}\n'
+        LOG + b'{"type":"x","data":{"t":"sk-4bcdefghijklmnopqrstuvwx"}}\n'
     )
     code, out = check(capsys, tmp_path)
     assert code == 2

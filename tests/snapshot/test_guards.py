@@ -222,7 +222,7 @@ case("underivable")(
     )
 )
 case("model-input")(lambda lab: fixture(lab, '"texts":["He","ll","o!"', '"texts":["He","lp","o!"'))
-case("secret")(lambda lab: fixture(lab, "Say hello.", "Say sk-abcdefghijklmnopqrstuvwx."))
+case("secret")(lambda lab: fixture(lab, "Say hello.", "Say sk-4bcdefghijklmnopqrstuvwx."))
 
 
 @case("duplicate-sidecar")

@@ -203,7 +203,7 @@ def test_a_file_that_cannot_be_read_stops_its_scenario_only(
 def test_a_secret_is_not_written_again(lab: Lab, capsys: pytest.CaptureFixture[str]) -> None:
     """A migration writes files, and looks at them as every writer does."""
     age(lab.snapshots / "tools/session.jsonl")
-    lab.edit("snapshots/tools/session.jsonl", "Run both commands.", "Say sk-abcdefghijklmnopqrstuvwx.")
+    lab.edit("snapshots/tools/session.jsonl", "Run both commands.", "Say sk-4bcdefghijklmnopqrstuvwx.")
     code, out = run(capsys, lab.snapshots)
     assert code == 2 and "tools/session.jsonl: holds a secret" in out and "mnopqrstuvwx" not in out
 

@@ -151,7 +151,7 @@ def test_two_replays_that_differ_where_live_was_quiet(lab: Lab) -> None:
     assert lab.changed_since(before) == set()
 
 
-@pytest.mark.parametrize("secret", ["sk-abcdefghijklmnopqrstuvwx", "value-of-the-variable"])
+@pytest.mark.parametrize("secret", ["sk-4bcdefghijklmnopqrstuvwx", "value-of-the-variable"])
 def test_a_secret_that_the_model_repeats_is_refused(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, secret: str
 ) -> None:
