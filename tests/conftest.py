@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,10 @@ from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
 NIGHTLY = os.environ.get("ONETAKE_NIGHTLY") == "1"
+
+# A script that runs `make test &` has the interrupt ignored in all that it starts: no test could send one.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Deep is what the nightly run is for; the usual 100 examples otherwise. A test that sets max_examples itself
 # would ignore that, so none does. A CI run repeats the same examples: a red there is about the change.
