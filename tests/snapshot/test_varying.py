@@ -69,6 +69,7 @@ CASES = {
     "first word of a line": (["a\n12 files", "a\n7 files"], "(?m)^[0-9]+ files$", "number"),
     "mktemp": (["/tmp/tmp.Xa12bC", "/tmp/tmp.Zz90dd"], r"/tmp/tmp\.[0-9A-Za-z]{6}\b", "text"),
     "tempfile": (["/tmp/tmpab3_x9k2", "/tmp/tmpq8d0_zz1"], r"/tmp/tmp[0-9a-z_]{8}\b", "text"),
+    "words with figures": (["x12345\n", "x987\n"], "(?m)^(?=[a-z]*[0-9])[0-9a-z]+$", "text"),
     "behind a token": (["{{cwd}}/out-12.txt", "{{cwd}}/out-999.txt"], r"/out-[0-9]+\b", "number"),
     "figures in what stands before it": (["run 7 of f4af", "run 7 of 9c1e"], r"of [0-9a-f]{4}\b", "text"),
 }
@@ -161,3 +162,9 @@ def test_any_two_texts(one: str, other: str) -> None:
         for text in (one, other):
             assert re.search(found.mask, text), (found.mask, text)
             assert re.search(found.mint, text)
+
+
+def test_a_form_that_says_enough_can_be_told_by_what_is_around_it() -> None:
+    """Where others of its form hold still."""
+    found = find_varying([f"id {UUIDS[0]}.", f"id {UUIDS[1]}."], alone=False)
+    assert found is not None and found.mask.startswith("id [0-9a-f]{8}")

@@ -15,7 +15,9 @@ from onetake.session.jsonl import read_log
 from onetake.snapshot.drive.harvest import Harvest
 from onetake.snapshot.findings import Advice
 from onetake.snapshot.render.pins import Pins
+from onetake.snapshot.render.render import render
 from onetake.snapshot.suites.suite import Suite
+from onetake.snapshot.volatile.proposal import Rule, with_rule
 from onetake.snapshot.volatile.volatile import MAX_RULES, explain
 from tests.snapshot.driving import OPENING, make_suite
 
@@ -274,3 +276,41 @@ def test_runs_that_agree_by_now_have_no_advice(tmp_path: Path) -> None:
         "violations": [{"kind": "extra-call", "message": "m"}],
     }
     assert bench.advice() is None
+
+
+STABLE = "3e25dc34-48e0-4738-8401-1a8d181d37e5"
+
+
+def test_a_mask_that_would_hide_what_holds_still_is_not_proposed(tmp_path: Path) -> None:
+    """The text around the value makes it narrower; where that does not help, there is no rule."""
+
+    def make(echo: str, value: Value) -> dict[str, Any]:
+        return {"results": [f"run {STABLE[:-4]}{value()} ended", f"the ticket is {STABLE}"]}
+
+    advice = Bench(tmp_path / "a", make).advice()
+    assert advice is not None and "pattern = 'run [0-9a-f]{8}" in advice.rules
+
+    def bare(echo: str, value: Value) -> dict[str, Any]:
+        return {"results": [f"{value()}x{value()}", "2passed1x"]}
+
+    advice = Bench(tmp_path / "b", bare).advice()
+    assert advice is not None and advice.rules == ""
+    assert "no rule covers what differs in this tool result" in advice.text
+
+
+def test_a_mask_does_not_take_the_ids_of_a_run_for_values(tmp_path: Path) -> None:
+    """A tool prints a UUID, and messages have such ids, too."""
+
+    def make(echo: str, value: Value) -> dict[str, Any]:
+        said = {"id": f"{STABLE[:-4]}{value()}", "role": "user", "content": []}
+        return {
+            "results": [f"run {STABLE[:-4]}{value()} ended"],
+            "events": [{"type": "user/message", "data": said}],
+        }
+
+    bench = Bench(tmp_path, make)
+    advice = bench.advice()
+    assert advice is not None and advice.rules.count("[[") == 1
+    suite = with_rule(bench.suite, Rule("mask", "log", f"[0-9a-f-]{{{len(STABLE)}}}", "UUID"))
+    log = render(bench.run(), suite.scenarios["one"], suite, bench.pins, {}).files["session.jsonl"]
+    assert b'"id":"{{msg:1.1}}"' in log and b"run UUID ended" in log

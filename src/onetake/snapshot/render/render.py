@@ -64,7 +64,7 @@ def render(
     unused = max(logs, default=-1) + 1
     views += [LogView(index, {"id": session}, []) for index, session in enumerate(silent, unused)]
     table = TokenTable.build(harvest.roots, views, mint=mint, nonce=harvest.nonce)
-    book = RuleBook(suite.settings.normalize)
+    book = RuleBook(suite.settings.normalize, table.spans)
     namer = HeaderNamer(pins, scenario, committed)
     result = Rendered()
     for index, log in logs.items():

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+
 from onetake.fixture.normalize import Rules
 from onetake.snapshot.suites.suite import SURFACES, Normalize, SurfaceRules
+
+Spans = Callable[[str], Iterable[tuple[int, int, str]]]
+"""The places in a text that have tokens, as (start, end, token)."""
 
 
 class RuleBook:
     """Compiled rules of every surface; each run makes its own, so that use is counted per run."""
 
-    def __init__(self, normalize: Normalize) -> None:
-        self._rules = {surface: _compiled(getattr(normalize, surface)) for surface in SURFACES}
+    def __init__(self, normalize: Normalize, spans: Spans) -> None:
+        self._rules = {surface: _compiled(getattr(normalize, surface), spans) for surface in SURFACES}
 
     def __getitem__(self, surface: str) -> Rules:
         return self._rules[surface]
@@ -35,5 +40,5 @@ def rule_ids(normalize: Normalize) -> list[str]:
     return ids
 
 
-def _compiled(rules: SurfaceRules) -> Rules:
-    return Rules(rules.drop, [(rule.pattern, rule.with_) for rule in rules.mask])
+def _compiled(rules: SurfaceRules, spans: Spans) -> Rules:
+    return Rules(rules.drop, [(rule.pattern, rule.with_) for rule in rules.mask], spans=spans)

@@ -94,10 +94,11 @@ class Varying(msgspec.Struct, frozen=True):
     """What to call the value."""
 
 
-def find_varying(texts: Sequence[str]) -> Varying | None:
+def find_varying(texts: Sequence[str], *, alone: bool = True) -> Varying | None:
     """The first value that differs among the texts of some runs (fixture text, at least two).
 
-    None when what differs is no such value: other words, other lines, or everything.
+    `alone` lets a form that says enough (a UUID, say) stand without the text around it. None when what
+    differs is no such value: other words, other lines, or everything.
     """
     first, others = texts[0], [text for text in texts[1:] if text != texts[0]]
     pieces = [piece for piece in (_first_piece(first, other) for other in others) if piece is not None]
@@ -111,7 +112,8 @@ def find_varying(texts: Sequence[str]) -> Varying | None:
         return None
     before = [first[: chosen.start], *(piece.before for piece in alike)]
     behind = [first[chosen.end :], *(piece.behind for piece in alike)]
-    return _cover(before, behind, values, body, chosen.shape)
+    shape = chosen.shape
+    return _cover(before, behind, values, body, shape, bare=alone and shape is not None and shape.alone)
 
 
 def same_lines(one: str, other: str) -> bool:
@@ -213,7 +215,11 @@ def _body(values: Sequence[str], shape: Shape | None) -> str | None:
     classes += f"a-{last}" if any(map(str.islower, used)) else ""
     classes += "_" * ("_" in used) + "-" * ("-" in used)
     sizes = {len(value) for value in values}
-    return f"[{classes}]" + (f"{{{sizes.pop()}}}" if len(sizes) == 1 else "+")
+    if len(sizes) == 1:
+        return f"[{classes}]{{{sizes.pop()}}}"
+    # Words of any length have no figures, and must not be covered where all values have some.
+    figures = last == "z" and all(re.search("[0-9]", value) for value in values)
+    return (f"(?=[{classes.removeprefix('0-9')}]*[0-9])" if figures else "") + f"[{classes}]+"
 
 
 def _template(value: str) -> str:
@@ -269,13 +275,19 @@ def _right(behind: str, others: Sequence[str]) -> str:
 
 
 def _cover(
-    befores: Sequence[str], behinds: Sequence[str], values: tuple[str, ...], body: str, shape: Shape | None
+    befores: Sequence[str],
+    behinds: Sequence[str],
+    values: tuple[str, ...],
+    body: str,
+    shape: Shape | None,
+    *,
+    bare: bool,
 ) -> Varying:
     """The rules for a value between stable texts: as much of these as it takes to be narrow."""
     left, right = _left(befores[0], befores[1:]), _right(behinds[0], behinds[1:])
     before = after = ""
     edge = r"\b" if all(_WORDY.match(value[-1]) for value in values) else "(?![A-Za-z0-9_-])"
-    if shape is not None and shape.alone:
+    if bare:
         left, right, after = "", "", edge
     elif not _WORDY.match(right) and _WORDY.search(left):
         right, after = "", edge

@@ -21,9 +21,8 @@ import msgspec
 
 from onetake import jsontext
 from onetake.fixture.echoes import delta_text, streams
-from onetake.fixture.gaps import without_gaps
 from onetake.fixture.ids import result_texts
-from onetake.snapshot.diff.pairing import kind_of, pair_events, parse_line, plain_changes
+from onetake.snapshot.diff.pairing import kind_of
 from onetake.snapshot.drive.env import scratch_directory
 from onetake.snapshot.drive.harvest import Harvest
 from onetake.snapshot.findings import Advice
@@ -31,6 +30,7 @@ from onetake.snapshot.modes.judge import harvest_problems, is_compared, surface_
 from onetake.snapshot.render.pins import Pins, session_index
 from onetake.snapshot.render.render import Rendered, render
 from onetake.snapshot.suites.suite import Scenario, Suite
+from onetake.snapshot.volatile.places import Place, places, where
 from onetake.snapshot.volatile.proposal import Rule, as_toml, with_rule
 from onetake.snapshot.volatile.varying import Varying, find_varying, same_lines
 
@@ -46,25 +46,6 @@ Trial = Callable[[Suite, Scenario, Path], Awaitable[Harvest]]
 
 # The log is explained first, for it says what happened.
 _ORDER = ("log", "stdout", "requests", "workspace", "pins")
-
-
-class Place(msgspec.Struct, frozen=True):
-    """The first leaf at which runs differ."""
-
-    file: str
-    line: int
-    """From 1, on the side of the live run."""
-    path: tuple[str | int, ...]
-    """Where in the line's JSON; empty for plain text."""
-    record: Any
-    """The line's JSON value in the live run."""
-    values: tuple[Any, ...]
-    """What the runs have there, the live run first."""
-
-    @property
-    def surface(self) -> str:
-        """The surface of the file."""
-        return surface_of(self.file) or ""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -152,14 +133,20 @@ class _Search:
             return Found(place, shown, rule) if place.surface != "pins" and not dotted else None
         texts = [value for value in place.values if isinstance(value, str)]
         shuffled = any(same_lines(texts[0], text) for text in texts)
-        varying = find_varying(texts) if len(texts) == len(place.values) and not shuffled else None
-        if varying is None or place.surface == "pins":
+        if place.surface == "pins" or len(texts) != len(place.values) or shuffled:
             return None
-        why = self._identity(varying, times_as_ids)
-        mint = Rule("mint", "", varying.mint, varying.name)
-        if why and mint not in self._refused:
-            return Found(place, varying.values, mint, why)
-        return Found(place, varying.values, Rule("mask", place.surface, varying.mask, varying.replacement))
+        for alone in (True, False):
+            varying = find_varying(texts, alone=alone)
+            if varying is None:
+                break
+            why = self._identity(varying, times_as_ids)
+            mint = Rule("mint", "", varying.mint, varying.name)
+            if why and mint not in self._refused:
+                return Found(place, varying.values, mint, why)
+            mask = Rule("mask", place.surface, varying.mask, varying.replacement)
+            if mask not in self._refused:
+                return Found(place, varying.values, mask)
+        return None
 
     def _identity(self, varying: Varying, times_as_ids: bool) -> str:
         """Why a value is more than noise: who repeats it. Empty when it is noise, or cannot be minted."""
@@ -180,8 +167,11 @@ class _Search:
         return "results repeat it" if sum(len(whole.findall(text)) for text in results) > 1 else ""
 
     async def _adopt(self, found: Found) -> bool:
-        """Put a rule in force; False (and all as before) when the recording does not replay under it."""
+        """Put a rule in force; False (and all as before) when it hides more than what changes, or when the
+        recording does not replay under it."""
         suite, runs = self._suite, self._runs
+        if found.rule.kind == "mask" and self._hides_more(found.rule):
+            return False
         self._suite = with_rule(suite, found.rule)
         self._found.append(found)
         if found.rule.kind != "mint":
@@ -192,6 +182,15 @@ class _Search:
         self._suite, self._runs = suite, runs
         self._found.pop()
         return False
+
+    def _hides_more(self, rule: Rule) -> bool:
+        """Whether a mask covers anything in which all runs agree."""
+        live, *replays = [self._render(run).files for run in self._runs]
+        suite, self._suite = self._suite, with_rule(self._suite, rule)
+        masked = self._render(self._runs[0]).files
+        self._suite = suite
+        varying = {place for files in replays for place in where(live, files)}
+        return not where(live, masked) <= varying
 
     async def _replay(self) -> bool:
         """One replay more, of the live run as it is recorded under the rules; False when it went wrong."""
@@ -221,8 +220,8 @@ class _Search:
             if (surface := surface_of(name)) is not None and is_compared(surface, self._scenario, self._suite)
         ]
         for _, _, name in sorted(compared):
-            places = [next(_places(name, live.get(name), files.get(name)), None) for files in replays]
-            different = [place for place in places if place is not None]
+            firsts = [next(places(name, live.get(name), files.get(name)), None) for files in replays]
+            different = [place for place in firsts if place is not None]
             if different:
                 first = min(different, key=lambda place: place.line)
                 same = [place for place in different if (place.line, place.path) == (first.line, first.path)]
@@ -282,50 +281,6 @@ class _Search:
             yield "    a prompt holds nothing that changes: keep dates, versions and host names out of it"
         else:
             yield "    fence what varies (a seed, a fixed clock, an order), or it is a bug in the agent"
-
-
-def _places(file: str, one: bytes | None, other: bytes | None) -> Iterator[Place]:
-    """Every leaf at which a file of two runs differs."""
-    if one is None or other is None:
-        if one != other:
-            yield Place(file, 1, (), None, (one is not None, other is not None))
-        return
-    if session_index(file) is not None:
-        one, other = without_gaps(one), without_gaps(other)
-    old, new = one.split(b"\n"), other.split(b"\n")
-    changes = pair_events(old, new).changes if file.endswith(".jsonl") else plain_changes(old, new)
-    for change in changes if one != other else ():
-        mine = old[change.old] if change.old is not None else b""
-        theirs = new[change.new] if change.new is not None else b""
-        line = (change.old if change.old is not None else change.new or 0) + 1
-        was, now = parse_line(mine), parse_line(theirs)
-        if change.old is None or change.new is None:
-            yield Place(
-                file,
-                line,
-                (),
-                was if was is not None else now,
-                (change.old is not None, change.new is not None),
-            )
-        elif was is None or now is None:
-            texts = (mine.decode("utf-8", "replace"), theirs.decode("utf-8", "replace"))
-            yield Place(file, line, (), None, texts)
-        else:
-            for path, left, right in _leaves((), was, now):
-                yield Place(file, line, path, was, (left, right))
-
-
-def _leaves(
-    path: tuple[str | int, ...], was: Any, now: Any
-) -> Iterator[tuple[tuple[str | int, ...], Any, Any]]:
-    if isinstance(was, dict) and isinstance(now, dict) and list(was) == list(now):
-        for key in was:
-            yield from _leaves((*path, key), was[key], now[key])
-    elif isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
-        for index, (left, right) in enumerate(zip(was, now, strict=True)):
-            yield from _leaves((*path, index), left, right)
-    elif was != now or type(was) is not type(now):
-        yield path, was, now
 
 
 def _said(run: Harvest) -> Iterator[str]:
