@@ -173,6 +173,14 @@ def test_a_plugin_that_exits_is_no_success(folder: Path) -> None:
     assert "cannot import 'script_without_guard' (SystemExit: 0)" in refused(folder, rows)
 
 
+def test_a_module_that_is_there_and_broken_is_not_to_be_installed(folder: Path) -> None:
+    (folder / "half_written.py").write_text("def\n")
+    message = refused(folder, '- {id: two, use: "half_written:plugin"}\n')
+    assert "cannot import 'half_written' (SyntaxError: " in message
+    assert message.endswith("; mend what it runs on import")
+    assert refused(folder, '- {id: two, use: "not_there:plugin"}\n').endswith("put it beside agent.yml")
+
+
 def test_an_error_that_a_plugin_reports_itself_keeps_its_kind(folder: Path) -> None:
     with pytest.raises(AgentError, match="the server of row x is gone"):
         asyncio.run(booted(composed(folder, '- {id: x, use: "LOCAL:gone"}\n')))

@@ -250,7 +250,11 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_yaml_errors_name_the_line(tmp_path: Path) -> None:
-    assert "line 2" in refused(write(tmp_path, agent="- id: [\n- }"))
+    path = write(tmp_path, agent="- id: one\n  use: a\n - x: [")
+    place = "line 3, column 2: while parsing a block collection: did not find expected '-' indicator"
+    assert refused(path) == f"{path}: not valid YAML: {place}"
+    message = refused(write(tmp_path, agent="- id: \0"))
+    assert "at position 6" in message and "\n" not in message and "byte string" not in message
     assert "not valid YAML" in refused(write(tmp_path, agent="- !!python/object:os.system {}"))
 
 

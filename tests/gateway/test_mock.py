@@ -394,7 +394,13 @@ def test_the_command_serves_until_a_signal_comes(tmp_path: Path, number: signal.
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["--script", "missing.json"], "missing.json"), (["--script", "bad.json"], "bad.json: ")],
+    [
+        (
+            ["--script", "missing.json"],
+            "onetake: missing.json: cannot be read: No such file or directory; --script",
+        ),
+        (["--script", "bad.json"], "bad.json: "),
+    ],
 )
 def test_the_command_refuses_what_it_cannot_read(
     tmp_path: Path,

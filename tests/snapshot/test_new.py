@@ -175,6 +175,26 @@ def test_another_composition(suite: Path, tmp_path: Path) -> None:
         new_scenario(suite, "three", config=tmp_path / "missing.yml")
 
 
+def test_a_composition_of_its_own_gets_its_overlay(tmp_path: Path, suite: Path) -> None:
+    """Replay boots one for each composition; where the agent is another program, nobody knows its format."""
+    (suite / "suite.toml").write_text(SUITE.replace('"true"', '"onetake", "acp", "--config", "{config}"'))
+    (tmp_path / "other.yml").write_text(AGENT)
+    made = new_scenario(suite, "two", config=tmp_path / "other.yml", prompts=["Hi."])
+    assert made.files[0] == tmp_path / "other.snapshot.yml"
+    assert made.notes == ["other.snapshot.yml is what replay boots: the adapter off, the recording on"]
+    assert "disabled: true" in made.files[0].read_text()
+    assert new_scenario(suite, "three", config=tmp_path / "other.yml", prompts=["Hi."]).notes == []
+
+
+def test_an_agent_that_would_keep_no_log_is_noted(tmp_path: Path) -> None:
+    """Recording it would be refused, for want of a log."""
+    rows = AGENT.replace("session-store", "bash")
+    assert rows != AGENT
+    (tmp_path / "agent.yml").write_text(rows)
+    notes = new_scenario(tmp_path / "new", "hello", config=tmp_path / "agent.yml").notes
+    assert notes[0] == "agent.yml has no row `use: session-store`, which writes the log to be recorded"
+
+
 def test_a_suite_that_is_not_there(tmp_path: Path) -> None:
     """The message holds the command that begins one."""
     with pytest.raises(UsageError, match=r"onetake new .*/new hello --config agent.yml"):

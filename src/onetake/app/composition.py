@@ -127,7 +127,16 @@ def _parse(path: Path) -> Any:
     try:
         return yaml.load(raw, Loader=_loader())
     except yaml.YAMLError as error:
-        raise UsageError(f"{path}: not valid YAML: {error}") from error
+        raise UsageError(f"{path}: not valid YAML: {_yaml_fault(error)}") from error
+
+
+def _yaml_fault(error: Any) -> str:
+    """What a YAMLError says, in one line, without the name of a file that PyYAML does not know."""
+    mark = getattr(error, "problem_mark", None)
+    if mark is None:
+        return " ".join(str(error).replace('in "<byte string>", ', "at ").split())
+    context = f"{error.context}: " if error.context else ""
+    return f"line {mark.line + 1}, column {mark.column + 1}: {context}{error.problem}"
 
 
 def _loader() -> Any:

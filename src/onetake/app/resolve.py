@@ -89,10 +89,9 @@ def _import(row: Row, target: str) -> Any:
         found: Any = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:  # a script without a main guard would end us with its code
         what = f"{type(error).__name__}: {error}"
-        raise UsageError(
-            f"{row.place}: use: cannot import {module_name!r} ({what}); "
-            f"install it, or put it beside {row.file.name}"
-        ) from error
+        lacks = isinstance(error, ModuleNotFoundError)
+        remedy = f"install it, or put it beside {row.file.name}" if lacks else "mend what it runs on import"
+        raise UsageError(f"{row.place}: use: cannot import {module_name!r} ({what}); {remedy}") from error
     for name in attribute.split("."):
         try:
             found = getattr(found, name)

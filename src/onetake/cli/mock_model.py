@@ -48,7 +48,13 @@ async def _serve(script_path: Path, port: int, capture: Path | None, port_file: 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     try:
-        script = load_script(script_path.read_bytes(), str(script_path))
+        raw = script_path.read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"{script_path}: cannot be read: {error.strerror}; --script names a script"
+        ) from error
+    try:
+        script = load_script(raw, str(script_path))
         async with MockModel(script, port=port, capture=capture) as mock:
             if port_file is not None:
                 _publish(port_file, mock.port)

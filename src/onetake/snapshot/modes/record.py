@@ -178,5 +178,6 @@ def _no_log(scenario: Scenario) -> Problem:
         guard="no-log",
         scenario=scenario.name,
         message="the live run left no session log, so there is no model input to keep",
-        remedy="set model_turn = false if the script calls no model; else check the agent's session store",
+        remedy="set model_turn = false if the script calls no model; else let the agent keep a log: a row "
+        "`use: session-store` in its composition",
     )

@@ -15,13 +15,14 @@ import tomllib
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from onetake import jsontext
 from onetake.errors import UsageError
 from onetake.snapshot.drive.registry import driver_class
+from onetake.snapshot.guard.static import boots_composition
 from onetake.snapshot.modes.write import locked
 from onetake.snapshot.suites import ops
 from onetake.snapshot.suites.select import command
@@ -33,6 +34,9 @@ from onetake.snapshot.suites.suite import (
     lower_names,
     require_name,
 )
+
+if TYPE_CHECKING:
+    from onetake.app.composition import Row
 
 PLACEHOLDER = "Say hello."
 """The prompt of a script for which none was given."""
@@ -115,6 +119,8 @@ def _add(
         settings = ["pins_header = true"] * pin
         if config is not None:
             _require_file(config)
+            if boots_composition(suite):
+                _provide_overlay(config, made, undo)
             settings.append(f"config = {_quoted(_relative(config, file.parent))}")
         steps = _steps(suite.settings.suite.driver, prompts or [PLACEHOLDER], file.parent / name)
         new = _appended(file, name, settings)
@@ -168,24 +174,11 @@ def _appended(file: Path, name: str, settings: Sequence[str]) -> bytes:
 
 def _begin_suite(file: Path, config: Path, driver: str, made: Made, undo: ExitStack) -> None:
     """Write a suite.toml without scenarios, and the overlay that replay boots when it is missing."""
-    from onetake.app.composition import load_uninterpolated, named_variables
-    from onetake.snapshot.guard.overlay import ADAPTERS, REPLAY, has_catalogue
+    from onetake.app.composition import named_variables
+    from onetake.snapshot.guard.overlay import ADAPTERS
 
-    _require_file(config)
-    rows = load_uninterpolated(config).rows
-    adapters = [row for row in rows if has_catalogue(row) and row.use != REPLAY and not row.disabled]
+    adapters = _provide_overlay(config, made, undo)
     own = [row.id for row in adapters if row.use not in ADAPTERS]
-    if not adapters:
-        raise UsageError(
-            f"{config}: no row reaches a model (use: openai-chat, or a plugin with `id` and `models`), so "
-            "there is nothing to record"
-        )
-    overlay = config.with_name(f"{config.stem}.snapshot{config.suffix}")
-    if not overlay.exists():
-        _create(overlay, _overlay(config, [row.id for row in adapters], [row.id for row in rows]))
-        undo.callback(overlay.unlink)
-        made.files.append(overlay)
-        made.notes.append(f"{overlay.name} is what replay boots: the adapter off, the recording on")
     folders = [folder for folder in (file.parent, *file.parent.parents) if not folder.exists()]
     file.parent.mkdir(parents=True, exist_ok=True)
     for folder in reversed(folders):
@@ -194,6 +187,32 @@ def _begin_suite(file: Path, config: Path, driver: str, made: Made, undo: ExitSt
     _create(file, _suite(_relative(config, file.parent), driver, variables, own))
     undo.callback(file.unlink)
     made.files.append(file)
+
+
+def _provide_overlay(config: Path, made: Made, undo: ExitStack) -> list[Row]:
+    """Write the overlay of a composition unless it is there; the adapters. Raises `UsageError`."""
+    from onetake.app.composition import load_uninterpolated
+    from onetake.snapshot.guard.overlay import REPLAY, has_catalogue
+
+    _require_file(config)
+    rows = load_uninterpolated(config).rows
+    adapters = [row for row in rows if has_catalogue(row) and row.use != REPLAY and not row.disabled]
+    if not adapters:
+        raise UsageError(
+            f"{config}: no row reaches a model (use: openai-chat, or a plugin with `id` and `models`), so "
+            "there is nothing to record"
+        )
+    if not any(row.use == "session-store" for row in rows):
+        made.notes.append(
+            f"{config.name} has no row `use: session-store`, which writes the log to be recorded"
+        )
+    overlay = config.with_name(f"{config.stem}.snapshot{config.suffix}")
+    if not overlay.exists():
+        _create(overlay, _overlay(config, [row.id for row in adapters], [row.id for row in rows]))
+        undo.callback(overlay.unlink)
+        made.files.append(overlay)
+        made.notes.append(f"{overlay.name} is what replay boots: the adapter off, the recording on")
+    return adapters
 
 
 def _suite(config: str, driver: str, variables: Sequence[str], adapters: Sequence[str] = ()) -> str:
