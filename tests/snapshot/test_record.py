@@ -13,7 +13,7 @@ from onetake import jsontext
 from onetake.replay.script import derive_calls
 from onetake.session.jsonl import read_log
 from onetake.snapshot.modes.record import record_scenario
-from tests.snapshot.lab import REPLIES, USAGE, Lab, failures, red
+from tests.snapshot.lab import REPLIES, USAGE, Lab, command, failures, red
 
 
 def log_text(lab: Lab, scenario: str) -> str:
@@ -179,6 +179,27 @@ def test_a_part_of_a_generated_path_is_refused(lab: Lab) -> None:
     assert red(outcomes) == {"echo": {"nonce"}}, failures(outcomes)
     assert "`mint` rule" in failures(outcomes)
     assert lab.changed_since(before) == set()
+
+
+def test_a_linked_temporary_directory_shows_in_no_spelling(
+    lab: Lab, own_tmp: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its agent lives under the resolved path and hears of no other: whatever asks where it is says that."""
+    link = tmp_path / "link"
+    link.symlink_to(own_tmp)
+    monkeypatch.setenv("TMPDIR", str(link))
+    asks = "pwd; pwd -L; pwd -P; echo $PWD $HOME $TMPDIR; cd .. && cd work && pwd; realpath -s .; ls -d $PWD"
+    replies = [
+        {"match": "Run both", "reply": {"toolCalls": [command("call_a", asks)], "usage": USAGE}},
+        {"match": "Run both", "reply": {"text": "Done.", "usage": USAGE}},
+    ]
+    outcomes = lab.record("tools", replies=replies)
+    assert red(outcomes) == {}, failures(outcomes)
+    log = (lab.snapshots / "tools" / "session.jsonl").read_text()
+    assert r"{{cwd}}\n{{cwd}}\n{{cwd}}\n{{cwd}} {{home}}\n{{cwd}}\n{{cwd}}\n{{cwd}}\n" in log
+    assert own_tmp.name not in log and str(link) not in log
+    monkeypatch.delenv("TMPDIR")
+    assert red(lab.replay("tools")) == {}
 
 
 def test_streamed_frames_are_compared_joined(lab: Lab) -> None:

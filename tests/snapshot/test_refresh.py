@@ -179,6 +179,19 @@ def test_a_log_that_is_not_compared_stays_as_it_is(lab: Lab) -> None:
     assert red(lab.replay("tools")) == {}
 
 
+def test_two_refreshes_at_a_time_that_write_the_same_agree(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second finds its work done."""
+    write_files = commit.write_files
+
+    def twice(directory: Path, files: dict[str, bytes | None], *, check: Callable[[], None]) -> list[str]:
+        write_files(directory, files)
+        return write_files(directory, files, check=check)
+
+    monkeypatch.setattr(commit, "write_files", twice)
+    lab.break_agent("lost_event")
+    assert red(lab.refresh()) == {} and red(lab.replay()) == {}
+
+
 @pytest.mark.parametrize("mode", ["record", "refresh"])
 def test_what_another_command_records_meanwhile_is_not_undone(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, mode: str

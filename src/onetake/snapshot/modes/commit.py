@@ -81,14 +81,18 @@ def commit(
         verdict.written.append(name)
     if not dry_run:
         verdict.written = write_files(
-            scenario.dir, new, check=lambda: _require_unchanged(scenario, committed)
+            scenario.dir, new, check=lambda: _require_unchanged(scenario, committed, new)
         )
 
 
-def _require_unchanged(scenario: Scenario, committed: Mapping[str, bytes]) -> None:
-    """Refuse when a file is not what this command has read: it would undo what another one has recorded."""
+def _require_unchanged(
+    scenario: Scenario, committed: Mapping[str, bytes], new: Mapping[str, bytes | None]
+) -> None:
+    """Refuse when a file is neither what this command has read nor what it writes: it would undo what another
+    one has recorded."""
     now = read_committed(scenario.dir)
-    changed = sorted(name for name in {*now, *committed} if now.get(name) != committed.get(name))
+    before = {name: committed.get(name) for name in {*now, *committed}}
+    changed = sorted(name for name, old in before.items() if now.get(name) not in (old, new.get(name, old)))
     if changed:
         raise UsageError(
             f"{scenario.dir}: {', '.join(changed)} changed while this command ran (does another one record "
