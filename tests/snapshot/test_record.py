@@ -196,7 +196,7 @@ def test_a_linked_temporary_directory_shows_in_no_spelling(
     outcomes = lab.record("tools", replies=replies)
     assert red(outcomes) == {}, failures(outcomes)
     log = (lab.snapshots / "tools" / "session.jsonl").read_text()
-    assert r"{{cwd}}\n{{cwd}}\n{{cwd}}\n{{cwd}} {{home}}\n{{cwd}}\n{{cwd}}\n{{cwd}}\n" in log
+    assert r"{{cwd}}\n{{cwd}}\n{{cwd}}\n{{cwd}} {{home}}\n{{cwd}}\n{{cwd}}\n" in log
     assert own_tmp.name not in log and str(link) not in log
     monkeypatch.delenv("TMPDIR")
     assert red(lab.replay("tools")) == {}
