@@ -95,10 +95,11 @@ def test_exact_numbers_are_numbers() -> None:
         (b"-Infinity", "JSON has no -Infinity", 0),
         (b'"\xff"', "not UTF-8", 1),
         (b'"\xed\xa0\x80"', "not UTF-8", 1),
-        (b'"\x01"', "invalid control character at", 1),
+        (b'"\x01"', "invalid control character", 1),
+        (b'["a', "unterminated string", 1),
         (b"01", "extra data", 1),
         ('["\N{GRINNING FACE}",x]'.encode(), "expecting value", 8),
-        (b"\xef\xbb\xbf1", "unexpected UTF-8 BOM", 0),
+        (b"\xef\xbb\xbf1", "begins with a byte order mark, which is no JSON", 0),
         (b"[" * 100_000, "nested too deeply to read", 0),
         (b"[" * 100_000 + b"]" * 100_000, "nested too deeply to read", 0),
         (b'{"a":' * 100_000, "nested too deeply to read", 0),
@@ -109,7 +110,7 @@ def test_malformed_text_is_refused_with_its_place(raw: bytes, message: str, offs
     """The error says what is wrong and at which byte."""
     with pytest.raises(JsonError) as caught:
         loads(raw)
-    assert caught.value.reason.startswith(message)
+    assert caught.value.reason.startswith(message) and not caught.value.reason.endswith(" at")
     assert caught.value.offset == offset
     assert f"(byte {offset})" in str(caught.value)
 

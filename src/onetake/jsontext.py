@@ -53,6 +53,12 @@ class JsonError(ValueError):
         self.offset = offset
         """Where: bytes from the start of the text."""
 
+    def in_lines(self, raw: bytes) -> str:
+        """The message for a text of many lines, which was `raw`: with line and column (in bytes) from 1."""
+        before = raw[: self.offset]
+        line, column = before.count(b"\n") + 1, self.offset - (before.rfind(b"\n") + 1) + 1
+        return f"line {line}, column {column}: {self.reason}"
+
 
 class ExactFloat(float):
     """A number that is written back as the text it was read from."""
@@ -252,7 +258,12 @@ def _loads_exactly(raw: bytes | str) -> Any:
         return json.loads(text, parse_float=_float, parse_int=_int, parse_constant=_reject_constant)
     except json.JSONDecodeError as error:
         offset = len(text[: error.pos].encode("utf-8", "surrogatepass"))
-        raise JsonError(error.msg[:1].lower() + error.msg[1:], offset) from None
+        message = error.msg.removesuffix(" at").removesuffix(
+            " starting"
+        )  # the place follows in its own words
+        if text.startswith("\ufeff"):
+            message = "begins with a byte order mark, which is no JSON"
+        raise JsonError(message[:1].lower() + message[1:], offset) from None
     except _NotJson as error:
         raise JsonError(f"JSON has no {error}", max(0, text.find(str(error)))) from None
     except RecursionError:

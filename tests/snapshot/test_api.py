@@ -20,6 +20,7 @@ import onetake.snapshot
 from onetake.errors import UsageError
 from onetake.gateway.mock import MockModel
 from onetake.snapshot import Suite
+from onetake.snapshot.report import display
 from tests.conftest import ROOT
 from tests.snapshot.driving import FAKE_AGENT, LIVE, OPENING, OVERLAY, make_suite, prompts
 
@@ -61,7 +62,8 @@ def test_a_table_is_refreshed_replayed_and_turns_red(table: Suite) -> None:
     text = str(failure.value)
     assert text == outcome.text
     assert "stdout: one/stdout.expected.jsonl" in text and "OTHER" in text
-    assert f"accept: ONETAKE_SNAPSHOT=refresh pytest, for one of {table.directory}" in text
+    shown = f"accept: ONETAKE_SNAPSHOT=refresh pytest   # the tests of one in {display(table.directory)}"
+    assert shown in text.split("\n")
     assert outcome.artifacts is not None and (outcome.artifacts / "stdout.jsonl").is_file()
     table.run("two").check()
 
@@ -92,7 +94,7 @@ def test_what_was_never_written_is_red(table: Suite) -> None:
     assert [outcome.name for outcome in outcomes] == table.names
     for outcome in (table.run("one"), *outcomes):
         assert [problem.guard for problem in outcome.verdict.problems] == ["missing-file"]
-        assert f"ONETAKE_SNAPSHOT=refresh pytest, for {outcome.name} of" in outcome.text
+        assert f"`ONETAKE_SNAPSHOT=refresh pytest   # the tests of {outcome.name} in " in outcome.text
     assert not table.directory.exists()
 
 
@@ -182,6 +184,9 @@ def test_inside_an_event_loop(table: Suite) -> None:
             table.run("one")
 
     asyncio.run(run())
+    with pytest.raises(UsageError) as outside:
+        table.run("one", "rerecord")
+    assert outside.value.__context__ is None, "no traceback says that there is no event loop"
 
 
 def test_a_scenario_that_cannot_run_here_is_skipped(table: Suite) -> None:

@@ -143,7 +143,10 @@ def test_nothing_is_waited_for_without_end(
     [
         ([{"op": "initialize"}], "step 1 (initialize): the suite's driver has no such op; its ops: prompt, "),
         ([PROMPT, {"op": "restart"}], "step 2 (restart): the suite's driver has no such op"),
-        ([PROMPT, PROMPT], "step 2 (prompt): the run is over with step 1 (prompt)"),
+        (
+            [PROMPT, PROMPT],
+            "step 2 (prompt): the run is over with step 1 (prompt); give each prompt a scenario of its own",
+        ),
         ([WAITS, PROMPT], "step 2 (prompt): a run takes one prompt, and begins with it"),
         (
             [{"op": "waitForFile", "path": "x"}, PROMPT],

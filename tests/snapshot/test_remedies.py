@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import io
 import json
+import os
 
+import pytest
+
+from onetake.cli import main
+from onetake.errors import UsageError
 from onetake.snapshot.guard.static import static_problems
 from onetake.snapshot.report import Reporter, failure_text
+from onetake.snapshot.suites.repository import check_paths
+from onetake.snapshot.suites.suite import load_suite
 from tests.snapshot.lab import OPENING, Lab, failures, red
 
 
@@ -132,3 +139,48 @@ def test_refreshed_answers_of_another_model_are_told_of(lab: Lab) -> None:
     assert "recorded from another model: what lab/lab-1 said now stands under lab/lab-2" in notes[0]
     assert "onetake record" in notes[0] and "-k hello" in notes[0]
     assert not any(outcome.verdict.notes for outcome in lab.refresh().values())
+
+
+def test_a_damaged_log_is_restored_or_migrated(lab: Lab) -> None:
+    """Each fault of a fixture says how to mend it, with the folder that the command takes."""
+    path = lab.snapshots / "hello/session.jsonl"
+    whole = path.read_bytes()
+    migrate = f"`onetake migrate {os.path.relpath(path.parent)}`"
+    for damaged, guard, remedy in (
+        (whole.replace(b"\n", b"\r\n"), "non-canonical", f"rewrite it with {migrate}"),
+        (
+            whole.replace(b'"createdAt":0', b'"createdAt":5'),
+            "unscrubbed-header",
+            f"rewrite it with {migrate}",
+        ),
+        (
+            whole[:-1],
+            "unreadable",
+            f"restore it from git; what an editor did to its line ends, {migrate} mends",
+        ),
+    ):
+        path.write_bytes(damaged)
+        assert [(p.guard, p.remedy) for p in static_problems(lab.suite)] == [(guard, remedy)]
+        assert main(["migrate", str(path.parent)]) == 0
+        assert path.read_bytes() == whole
+
+
+def test_an_overlay_is_named_by_its_place(lab: Lab) -> None:
+    """It lies where the composition does, which is seldom the suite's folder."""
+    overlay = lab.folder / "agent.snapshot.yml"
+    overlay.write_text((lab.folder / "agent.yml").read_text())
+    assert [p.file for p in static_problems(lab.suite)] == ["../agent.snapshot.yml"]
+    assert [p.file for p in check_paths([lab.snapshots])] == [str(overlay)]
+    overlay.unlink()
+    [problem] = static_problems(lab.suite)
+    assert "agent.snapshot.yml: cannot read the composition" in problem.message
+    assert problem.remedy.startswith("restore it, or write it anew: `base: agent.yml`")
+    (lab.folder / "agent.yml").unlink()
+    assert {p.remedy for p in static_problems(lab.suite)} == {""}
+
+
+def test_a_fault_in_a_script_of_many_lines_names_the_line(lab: Lab) -> None:
+    script = lab.snapshots / "hello/input.json"
+    script.write_text('{"steps": [\n  {"op": "initialize"},\n]}\n')
+    with pytest.raises(UsageError, match=r"input\.json: line 3, column 1: expecting value"):
+        load_suite(lab.snapshots)

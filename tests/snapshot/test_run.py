@@ -287,7 +287,7 @@ def test_no_suite_and_no_scenario_are_failures(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert cli.main(["replay"]) == 2
-    assert "no suite.toml here or below" in capsys.readouterr().err
+    assert "no suite.toml here or below; `onetake new` begins a suite" in capsys.readouterr().err
     make_suite(tmp_path, {})
     assert cli.main(["replay"]) == 2
     assert "no scenario is selected: no suite names one" in capsys.readouterr().err

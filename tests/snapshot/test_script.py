@@ -83,7 +83,7 @@ def test_every_op_of_the_corpus_is_read(shared_dir: Path) -> None:
         ),
         ('{"steps": [{"op": "waitForSubagentTurnEnd", "child": 0}]}', "Expected `int` >= 1"),
         ('{"steps": []}', "`steps` is empty, so the scenario would test nothing"),
-        ('{"steps": [', "expecting value (byte 11)"),
+        ('{"steps": [', "line 1, column 12: expecting value"),
     ],
 )
 def test_what_is_not_understood_is_refused(tmp_path: Path, document: str, message: str) -> None:

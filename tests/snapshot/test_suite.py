@@ -94,7 +94,14 @@ def test_only_what_a_model_said_is_recorded(tmp_path: Path, table: str, recorded
             "[normalize.log] mask[0]: '*' is not a regular expression",
         ),
         (AGENT + "[scenarios.'../up']\n", "a scenario is named with letters"),
-        (AGENT + "[scenarios.gone]\n", "[scenarios.gone]: the folder"),
+        (
+            AGENT + "[scenarios.gone]\n",
+            "/gone does not exist; remove the table, and let `onetake new` write both",
+        ),
+        (
+            AGENT + "[normalize]\nmint = []\n[[normalize.mint]]\n",
+            "; a list in brackets takes no [[...]] table: write all of its rules as such tables",
+        ),
         ("[agent\n", "Expected ']'"),
         ("\ufeff" + AGENT, "begins with a byte order mark"),
         (f"x = {'[' * 5000}{']' * 5000}\n", "suite.toml: nested too deeply to read"),

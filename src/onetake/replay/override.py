@@ -91,7 +91,7 @@ def parse_override(raw: bytes, name: str) -> Override:
     try:
         document = jsontext.loads_strict(raw)
     except jsontext.JsonError as error:
-        raise UsageError(f"{name}: not JSON: {error}") from None
+        raise UsageError(f"{name}: not JSON: {error.in_lines(raw)}") from None
     if isinstance(document, list):
         for number, entry in enumerate(document):
             _check_entry(name, f"[{number}]", entry)

@@ -239,5 +239,7 @@ def _outside_a_loop(work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(work())
-    raise UsageError("an event loop is running: await the method whose name ends in `_async`")
+        pass  # none runs; what `work` raises is not to be shown as a consequence of that
+    else:
+        raise UsageError("an event loop is running: await the method whose name ends in `_async`")
+    return asyncio.run(work())

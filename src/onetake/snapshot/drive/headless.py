@@ -187,7 +187,8 @@ def _faults(script: ops.Script) -> Iterator[str]:
     for number, step in enumerate(script.steps, 1):
         place = f"step {number} ({tag(type(step))})"
         if over:
-            yield f"{place}: the run is over with {over}"
+            more = "; give each prompt a scenario of its own" if isinstance(step, _PROMPTS) else ""
+            yield f"{place}: the run is over with {over}{more}"
         if isinstance(step, _PROMPTS) != (number == 1):
             yield f"{place}: a run takes one prompt, and begins with it"
         if isinstance(step, _PROMPTS) and not _sendable(step.text):

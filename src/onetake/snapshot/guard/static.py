@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -87,7 +88,7 @@ def overlay_problems(suite: Suite, scenario: Scenario) -> list[Problem]:
             Problem(
                 guard=guard,
                 scenario=name,
-                file=str(snapshot.name),
+                file=os.path.relpath(snapshot, suite.dir),
                 message=message,
                 remedy="an overlay may switch adapter rows off, insert one replay row and pin retry delays",
                 exit_code=2,
@@ -95,7 +96,12 @@ def overlay_problems(suite: Suite, scenario: Scenario) -> list[Problem]:
             for guard, message in overlay_faults(live, snapshot, suite.settings.agent.adapters)
         ]
     except UsageError as error:
-        return [Problem(guard="unreadable", scenario=name, message=str(error), exit_code=2)]
+        remedy = "" if snapshot.exists() or not live.exists() else _overlay_remedy(live)
+        return [Problem(guard="unreadable", scenario=name, message=str(error), remedy=remedy, exit_code=2)]
+
+
+def _overlay_remedy(live: Path) -> str:
+    return f"restore it, or write it anew: `base: {live.name}`, and patches as docs/agent.md shows them"
 
 
 def boots_composition(suite: Suite) -> bool:
@@ -162,7 +168,18 @@ class _Reporter:
         try:
             work()
         except UsageError as error:
-            self.add("unreadable", file, str(error))
+            self.unreadable(file, error)
+
+    def unreadable(self, file: str, error: UsageError) -> None:
+        """Add what a reader says about a file."""
+        session = session_index(file) is not None
+        remedy = f"restore it from git; what an editor did to its line ends, {self.migrate} mends"
+        self.add("unreadable", file, str(error), remedy if session else "")
+
+    @property
+    def migrate(self) -> str:
+        """The command that rewrites the files of the scenario."""
+        return f"`onetake migrate {os.path.relpath(self.scenario.dir)}`"
 
 
 def _scenario_problems(scenario: Scenario, suite: Suite, pins: Pins) -> list[Problem]:
@@ -260,7 +277,8 @@ def _fixtures(report: _Reporter, suite: Suite, fixtures: dict[str, bytes]) -> No
     ordered = sorted(fixtures.items(), key=lambda item: session_index(item[0]) or 0)
     rules = {rule.as_ for rule in suite.settings.normalize.mint}
     for fault in fixture_faults(ordered, rules):
-        report.add(FAULT_GUARDS[fault.kind], fault.file, fault.message)
+        remedy = "" if fault.kind == "token" else f"rewrite it with {report.migrate}"
+        report.add(FAULT_GUARDS[fault.kind], fault.file, fault.message, remedy)
 
 
 def _derivable(report: _Reporter, scenario: Scenario, fixtures: dict[str, bytes]) -> None:
@@ -276,7 +294,7 @@ def _derivable(report: _Reporter, scenario: Scenario, fixtures: dict[str, bytes]
         try:
             log = read_log(data, name)
         except UsageError as error:
-            report.add("unreadable", name, str(error))
+            report.unreadable(name, error)
             continue
         calls = derive_calls(own_events(log.header, log.events))
         script = [call.entry() for call in calls]

@@ -197,7 +197,7 @@ def load_script(path: Path) -> Script:
         raw = path.read_bytes()
     except OSError as error:
         raise UsageError(f"{path}: cannot read the script of the scenario: {error.strerror}") from error
-    return _decoded(lambda: jsontext.loads_strict(raw), str(path))
+    return _decoded(lambda: jsontext.loads_strict(raw), str(path), raw)
 
 
 def script_from(value: Any, place: str) -> Script:
@@ -205,12 +205,12 @@ def script_from(value: Any, place: str) -> Script:
     return _decoded(lambda: value, place)
 
 
-def _decoded(load: Callable[[], Any], place: str) -> Script:
+def _decoded(load: Callable[[], Any], place: str, raw: bytes = b"") -> Script:
     try:
         value = load()
         script = msgspec.convert(value, Script)
     except jsontext.JsonError as error:
-        raise UsageError(f"{place}: {error}") from error
+        raise UsageError(f"{place}: {error.in_lines(raw)}") from error
     except msgspec.ValidationError as error:
         from onetake.snapshot.suites.hints import unknown_key_hint, unknown_op_hint
 

@@ -236,7 +236,11 @@ def _placed(problem: Problem, folder: Path) -> Problem:
     """The problem with its file as seen from where the command runs."""
     import msgspec
 
-    return msgspec.structs.replace(problem, file=str(folder / problem.file)) if problem.file else problem
+    return (
+        msgspec.structs.replace(problem, file=os.path.normpath(folder / problem.file))
+        if problem.file
+        else problem
+    )
 
 
 def _by_scenario(logs: Iterable[Path]) -> list[list[Path]]:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from onetake.errors import UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from onetake.snapshot.suites.suite import Suite
 
 Predicate = Callable[[str], bool]
@@ -37,17 +39,21 @@ def expression_for(chosen: Sequence[str], names: Iterable[str]) -> str:
     return f"'{expression}'" if " " in expression else expression
 
 
+def _shown(folder: Path) -> str:
+    """A folder as seen from here, unless its whole path is shorter."""
+    path = os.path.relpath(folder)
+    return path if len(path) <= len(str(folder)) else str(folder)
+
+
 def command(mode: str, suite: Suite, *scenarios: str) -> str:
     """The command that runs these scenarios (none: the whole suite), and no other, in a mode.
 
     Only the tests that hold a suite in Python can run it.
     """
     if suite.in_code:
-        return (
-            f"ONETAKE_SNAPSHOT={mode} pytest, for {', '.join(scenarios) or 'all scenarios'} of {suite.path}"
-        )
-    path = os.path.relpath(suite.dir)
-    shown = path if len(path) <= len(str(suite.dir)) else str(suite.dir)
+        which = f"the tests of {', '.join(scenarios)}" if scenarios else "all tests"
+        return f"ONETAKE_SNAPSHOT={mode} pytest   # {which} in {_shown(suite.dir)}"
+    shown = _shown(suite.dir)
     chosen = f" -k {expression_for(scenarios, suite.scenarios)}" if scenarios else ""
     return f"onetake {mode} {shown}{chosen}"
 

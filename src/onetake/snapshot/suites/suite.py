@@ -214,7 +214,7 @@ def _no_suite(path: Path) -> str:
             name = inside.relative_to(owner).parts[0]
             shown = os.path.relpath(owner)
             return f"lies inside a suite; name that, and choose the scenario: {shown} -k {name}"
-    return f"no {SUITE_FILE} here or below"
+    return f"no {SUITE_FILE} here or below; `onetake new` begins a suite"
 
 
 def is_suite(path: Path) -> bool:
@@ -259,7 +259,10 @@ def load_suite(path: Path) -> Suite:
         taken[name.lower()] = name
         folder = directory / name
         if not folder.is_dir():
-            raise UsageError(f"{path}: [scenarios.{name}]: the folder {folder} does not exist")
+            raise UsageError(
+                f"{path}: [scenarios.{name}]: the folder {folder} does not exist; remove the table, and let "
+                "`onetake new` write both"
+            )
         script = load_script(folder / SCRIPT_FILE)
         driver_class(settings.suite.driver).check(script, str(folder / SCRIPT_FILE))
         scenarios[name] = Scenario(name, folder, table, script)
@@ -294,7 +297,9 @@ def _decode_settings(path: Path) -> Settings:
     try:
         tables = tomllib.loads(raw.decode("utf-8"))
     except ValueError as error:
-        raise UsageError(f"{path}: {error}") from error
+        mixed = "; a list in brackets takes no [[...]] table: write all of its rules as such tables"
+        hint = mixed if "immutable namespace" in str(error) else ""
+        raise UsageError(f"{path}: {error}{hint}") from error
     except RecursionError:
         raise UsageError(f"{path}: nested too deeply to read") from None
     return settings_from(tables, path)
