@@ -72,7 +72,8 @@ class Stage:
 
     def call(self, session: str = uid(1), text: str = "") -> list[dict[str, Any]]:
         async def collect() -> list[dict[str, Any]]:
-            return [chunk async for chunk in self.replay.stream(self.request(session, text=text))]
+            async with asyncio.timeout(60):  # a call that hangs by mistake is a failure, and no stuck test
+                return [chunk async for chunk in self.replay.stream(self.request(session, text=text))]
 
         return asyncio.run(collect())
 
