@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from onetake.session.jsonl import encode_log, read_log
 from onetake.snapshot.modes import commit
 from onetake.snapshot.modes.refresh import chunk_problems
 from tests.snapshot.lab import Lab, failures, red
@@ -119,6 +121,60 @@ def test_what_the_model_said_is_never_rewritten(lab: Lab) -> None:
     assert "chunks-changed" in red(outcomes)["hello"], failures(outcomes)
     assert "refresh would change what the model said" in failures(outcomes)
     assert lab.changed_since(before) == set()
+
+
+@pytest.mark.parametrize("scenario", ["hello", "tools", "echo"])
+def test_every_field_of_every_chunk_is_model_input(lab: Lab, scenario: str) -> None:
+    """Usage, ids, reasons and tool arguments as much as text. Only where a call stands may change."""
+    suite = lab.suite
+    old = (lab.snapshots / scenario / "session.jsonl").read_bytes()
+
+    def refused(change: Callable[[list[dict[str, Any]]], None]) -> bool:
+        log = read_log(old, "session.jsonl")
+        change([event["data"] for event in log.events if event["type"] == "assistant/chunk"])
+        new = encode_log(log.header, log.events, project=True)
+        return bool(
+            chunk_problems({"session.jsonl": old}, {"session.jsonl": new}, suite.scenarios[scenario], suite)
+        )
+
+    def moved(chunks: list[dict[str, Any]]) -> None:
+        for data in chunks:
+            data["turn"] += 3
+
+    def exchanged(chunks: list[dict[str, Any]]) -> None:
+        chunks[0]["chunk"], chunks[1]["chunk"] = chunks[1]["chunk"], chunks[0]["chunk"]
+
+    assert not refused(lambda chunks: None) and not refused(moved)
+    assert refused(exchanged)
+    kinds = set()
+    for number, data in enumerate(c["data"] for c in chunk_events(old)):
+        for path in leaves(data["chunk"]):
+            kinds.add((data["chunk"]["type"], path[-1]))
+            assert refused(lambda chunks, n=number, p=path: alter(chunks[n]["chunk"], p)), (data, path)
+    said = ("block-end", "arguments" if scenario == "tools" else "text")
+    assert {("usage", "inputTokens"), ("finish", "kind"), said} <= kinds
+
+
+def chunk_events(fixture: bytes) -> list[dict[str, Any]]:
+    """The events of a fixture that hold a chunk."""
+    return [e for e in read_log(fixture, "session.jsonl").events if e["type"] == "assistant/chunk"]
+
+
+def leaves(value: Any) -> Iterator[tuple[Any, ...]]:
+    """The path to every string and number of a JSON value."""
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(item, dict | list):
+            yield from ((key, *rest) for rest in leaves(item))
+        else:
+            yield (key,)
+
+
+def alter(value: Any, path: tuple[Any, ...]) -> None:
+    """Change one leaf of a JSON value."""
+    for key in path[:-1]:
+        value = value[key]
+    leaf = value[path[-1]]
+    value[path[-1]] = f"{leaf}X" if isinstance(leaf, str) else leaf + 1
 
 
 def test_recorded_calls_may_not_vanish(lab: Lab) -> None:
