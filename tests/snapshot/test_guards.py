@@ -236,6 +236,12 @@ def _second_pin_with_the_same_prompt(lab: Lab) -> str:
 case("unknown-pin")(lambda lab: fixture(lab, "{{system:hello}}", "{{system:nobody}}", "tools"))
 
 
+@case("unknown-pin")
+def _a_pin_of_that_name_that_holds_a_prompt_only(lab: Lab) -> str:
+    (lab.snapshots / "hello/tool-schemas.expected.json").unlink()
+    return static(lab)
+
+
 @case("unpinned-header")
 def _no_pin_at_all(lab: Lab) -> str:
     lab.edit("snapshots/suite.toml", "pins_header = true", "")

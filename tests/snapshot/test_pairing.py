@@ -87,6 +87,15 @@ def test_a_chunk_more_does_not_change_the_message_that_lists_it() -> None:
     assert [(c.old, c.new) for c in pair_events(new, old).changes] == [(2, None)]
 
 
+def test_a_message_more_among_others_of_its_kind_is_the_only_difference() -> None:
+    """Those behind it refer to other numbers than before, and are known by what they say all the same."""
+    before = [message(f"text {n}", n, id=f"{{{{msg:{n}.1}}}}") for n in range(5)]
+    after = [message(f"text {n}", n + 1, id=f"{{{{msg:{n}.1}}}}") for n in range(5)]
+    new = message("another text", id="{{msg:9.1}}")
+    found = pair_events(lines(HEADER, *before), lines(HEADER, new, *after))
+    assert [(change.old, change.new) for change in found.changes] == [(None, 1)] and found.moved == 5
+
+
 def test_ids_that_are_counted_on() -> None:
     """A message more renumbers the ids of its turn; two ids that changed places are a difference."""
     old = lines(

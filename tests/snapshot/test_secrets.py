@@ -27,6 +27,7 @@ SECRETS = {
     "private key": "-----BEGIN RSA " + "PRIVATE KEY-----",
     "JSON web token": f"eyJ{TAIL}.eyJ{TAIL}.{TAIL}",
     "bearer token": f"Authorization: Bearer {TAIL}",
+    "bearer token outside of a header": f"it sent bearer {TAIL} and was let in",
     "authorization header": "authorization: Basic " + "dXNlcjpwYXNzd29yZA==",
     "authentication header": f"x-api-key: {TAIL}",
     "bearer token without figures": "Authorization: Bearer opensesameopen",
