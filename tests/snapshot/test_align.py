@@ -51,6 +51,13 @@ def test_unique_lines_anchor_what_moved_around_them() -> None:
     assert sum(block.size for block in blocks(old, new)) == 3
 
 
+def test_anchors_keep_many_changes_apart() -> None:
+    """More edits than are solved exactly: what is unique between them still says what belongs together."""
+    old = [line for number in range(500) for line in (f"kept {number}", f"old {number}")]
+    new = [line for number in range(500) for line in (f"kept {number}", f"new {number}")]
+    assert gaps(old, new) == [Gap(at, at + 1, at, at + 1) for at in range(1, 1_000, 2)]
+
+
 def test_ten_thousand_lines_that_differ_everywhere() -> None:
     """The work grows with n log n: counted in comparisons, not in seconds."""
     compared = 0
