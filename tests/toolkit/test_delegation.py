@@ -534,6 +534,33 @@ def test_cancelling_the_turn_cancels_the_children_that_it_waits_for(tmp_path: Pa
     delegating(script, tmp_path, steps)
 
 
+def test_cancelling_the_turn_leaves_a_child_in_the_background_alone(tmp_path: Path) -> None:
+    """Only the wait for it ends. Its answer comes as a notice, like that of one nobody waited for."""
+    gate = Gate()
+
+    async def steps(agent: Agent, provider: Answers, children: list[Agent]) -> None:
+        ending = agent.ask("go")
+        await gate.reached.wait()
+        while len(events(agent, "tool/call")) < 2:
+            await asyncio.sleep(0)
+        for _ in range(100):  # by now the call is served
+            await asyncio.sleep(0)
+        agent.cancel()
+        assert (await ending) == {"kind": "aborted", "reason": {"kind": "user"}}
+        assert results(agent)[1][3] == "ABORTED" and endings(children[0]) == []
+        gate.opened.set()
+        await agent.ctx.settled()
+        assert endings(children[0]) == [{"kind": "completed"}]
+        assert notices(agent) == [[DONE_A, "Its answer:", "A"]]
+
+    script = {
+        "go": [calls(behind("a", "c1")), waits("agent-1")],
+        "a": [[gate, *says("A")]],
+        DONE_A: [says("ok")],
+    }
+    delegating(script, tmp_path, steps)
+
+
 def test_an_order_that_was_not_committed_starts_nothing(tmp_path: Path) -> None:
     """The call was served, but the turn was cancelled before its result could be committed."""
     gate = Gate()
