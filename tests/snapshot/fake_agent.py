@@ -213,6 +213,11 @@ class Agent:
         child = subprocess.Popen(["sleep", "300"], start_new_session=True, cwd=RUN["roots"]["cwd"])
         say(session, str(child.pid))
 
+    def do_helper(self, session, rest, log):
+        """Leave a process in the agent's own session, as any tool does that does not wait for it."""
+        child = subprocess.Popen(["sleep", "300"])
+        say(session, str(child.pid))
+
     def do_daemon(self, session, rest, log):
         """Leave a process that has a session and a folder of its own."""
         child = subprocess.Popen(["sleep", "300"], start_new_session=True, cwd="/")

@@ -65,10 +65,43 @@ def test_lines_end_at_newlines_only_and_the_rest_is_kept(tmp_path: Path) -> None
 def test_a_grandchild_that_holds_the_pipe_does_not_delay_the_end(tmp_path: Path) -> None:
     async def work(process: AgentProcess, lines: list[bytes]) -> None:
         assert await process.exited == 0
+        assert process.left_running == (["sleep 300"] if os.path.isdir("/proc") else [])
 
     code = "import subprocess; subprocess.Popen(['sleep', '300'], cwd='.'); print('done', flush=True)"
     assert run(tmp_path, code, work) == [b"done"]
     assert not processes_in(tmp_path)
+
+
+@pytest.mark.usefixtures("watched")
+@pytest.mark.parametrize(
+    ("child", "end"),
+    [
+        ("['sleep', '0.1']", ""),  # it ends soon after the agent
+        ("['sleep', '300']", "; os.kill(os.getpid(), 9)"),  # an agent that is killed can end nothing
+        ("['sleep', '300']", "; child.kill()"),  # it has ended, and nobody has waited for it
+    ],
+)
+def test_what_ends_by_itself_or_could_not_be_ended_is_not_left_running(
+    tmp_path: Path, child: str, end: str
+) -> None:
+    async def work(process: AgentProcess, lines: list[bytes]) -> None:
+        await process.exited
+        assert process.left_running == []
+
+    run(tmp_path, f"import os, subprocess; child = subprocess.Popen({child}){end}", work)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc"), reason="what is left in a group is found in /proc")
+def test_ending_does_not_wait_for_what_is_left_running(tmp_path: Path) -> None:
+    """A cancelled runner kills the group while the group is still given its time."""
+
+    async def work(process: AgentProcess, lines: list[bytes]) -> None:
+        await until(lambda: b") Z " in Path(f"/proc/{process.pid}/stat").read_bytes())
+        assert not process.exited.done()
+        await process.end()
+        assert process.left_running == []
+
+    run(tmp_path, "import subprocess; subprocess.Popen(['sleep', '300'])", work)
 
 
 def test_a_grandchild_in_a_session_of_its_own_is_found_by_its_folder(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_a_process_is_found_by_its_folder_or_its_environment(tmp_path: Path) -> 
     ):
         command = "/bin/sleep 300"
         assert find_strays(run) == {working.pid: command + " ", elsewhere.pid: command + " "}
-        assert asyncio.run(left_running(run)) == [command, command]
+        assert asyncio.run(left_running(lambda: find_strays(run))) == [command, command]
         assert kill_strays(run) == 2
         assert (working.wait(), elsewhere.wait()) == (-signal.SIGKILL,) * 2
         assert find_strays(run) == {}
@@ -51,7 +51,7 @@ def test_what_is_about_to_end_is_not_left_running(tmp_path: Path) -> None:
 
         async def main() -> list[str]:
             asyncio.get_running_loop().call_later(0.05, process.terminate)
-            return await left_running(tmp_path)
+            return await left_running(lambda: find_strays(tmp_path))
 
         assert asyncio.run(main()) == []
 
@@ -62,12 +62,13 @@ def test_where_there_is_no_proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("killed", [False, True])
-def test_a_process_in_a_session_and_a_folder_of_its_own_is_ended_and_reported(
-    tmp_path: Path, killed: bool
+@pytest.mark.parametrize("kind", ["helper", "orphan", "daemon"])
+def test_a_process_that_is_left_in_whatever_session_and_folder_is_ended_and_reported(
+    tmp_path: Path, kind: str, killed: bool
 ) -> None:
     """Not where the script killed the agent, which then could not end it."""
     kill = [{"op": "kill", "signal": "SIGKILL"}] if killed else []
-    harvest = drive_steps(tmp_path, [*prompts("daemon"), *kill])
+    harvest = drive_steps(tmp_path, [*prompts(kind), *kill])
     harvest.discard()
     assert harvest.error is None
     assert harvest.left_running == ([] if killed else ["sleep 300"])

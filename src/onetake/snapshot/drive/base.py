@@ -98,6 +98,8 @@ class Driver(ABC):
         """Those that do not belong to the protocol."""
         self.session_ids: list[str] = []
         """The sessions that the script opened, in order."""
+        self.left_running: list[str] = []
+        """Command lines of what agents that ended left in their groups."""
         self.unused_answers: list[ops.PermissionAnswer] = []
         """The permission answers that nobody asked for so far."""
         self._script = script
@@ -156,7 +158,9 @@ class Driver(ABC):
 
     async def _exit(self, what: str) -> int:
         """Wait for the end of the process, which is `what`; its exit code."""
-        self.exit_code = await self._await(self._running().exited, what, self._timeouts.wait, dies=True)
+        process = self._running()
+        self.exit_code = await self._await(process.exited, what, self._timeouts.wait, dies=True)
+        self.left_running += process.left_running
         return self.exit_code
 
     async def _wait_for_file(

@@ -30,7 +30,7 @@ from onetake.snapshot.drive.harvest import Harvest, Leftover
 from onetake.snapshot.drive.livelog import LiveLogs, find_logs, in_order_of_creation
 from onetake.snapshot.drive.process import Launch
 from onetake.snapshot.drive.registry import driver_class
-from onetake.snapshot.drive.strays import kill_strays, left_running
+from onetake.snapshot.drive.strays import find_strays, kill_strays, left_running
 from onetake.snapshot.drive.written import REQUEST, SHOWN, VIOLATION, log_fault, read_lines
 from onetake.snapshot.suites.ops import Kill
 from onetake.snapshot.suites.select import command as command_for
@@ -81,7 +81,7 @@ async def execute(
         try:
             await driver.run()
             if _ended_by_itself(scenario, driver):
-                running = await left_running(world.run_dir)
+                running = [*driver.left_running, *await left_running(lambda: find_strays(world.run_dir))]
         except UsageError:
             raise
         except OnetakeError as caught:

@@ -21,6 +21,7 @@ import msgspec
 
 from onetake.errors import AgentError
 from onetake.snapshot.drive.env import UMASK
+from onetake.snapshot.drive.strays import find_group, left_running
 
 PROMPT = "{prompt}"
 """Where a command takes a prompt as an argument."""
@@ -36,6 +37,8 @@ class AgentProcess:
         self.pid = popen.pid
         self.exited: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         """Resolves to the exit code (negative: a signal) once all output was delivered."""
+        self.left_running: list[str] = []
+        """Command lines of what was left in its group when it had ended by itself; known once it `exited`."""
         self._popen = popen
         self._on_line = on_line
         self._loop = asyncio.get_running_loop()
@@ -173,10 +176,28 @@ class AgentProcess:
         self._finish()
 
     def _finish(self) -> None:
-        """The leader is gone: take its last words, end its group, reap it."""
+        """The leader is gone; what it left in its group gets a moment to end, and is noted if it does not."""
         if self._pidfd >= 0:
             self._loop.remove_reader(self._pidfd)
             os.close(self._pidfd)
+        if self._was_killed() or not find_group(self.pid):
+            self._close()
+        else:
+            self._watcher = self._loop.create_task(self._settle())
+
+    def _was_killed(self) -> bool:
+        """Whether a signal ended the leader, which then could end nothing; it is not reaped by this."""
+        if self._popen.returncode is not None:
+            return self._popen.returncode < 0
+        ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+        return ended is not None and ended.si_code != os.CLD_EXITED
+
+    async def _settle(self) -> None:
+        self.left_running = await left_running(lambda: find_group(self.pid))
+        self._close()
+
+    def _close(self) -> None:
+        """Take the last words, end the group, reap the leader."""
         self._kill_group()
         code = self._popen.wait()
         while self._read():

@@ -1,9 +1,10 @@
 """Processes that a run left behind: found, named and ended.
 
-A tool may put its child into a session of its own, where ending the agent's group does not reach it. It is
-found by what it inherited: it works under the run's directory, or its environment names a path there (HOME is
-one). The directory is generated, so nothing but the run has it. Only where /proc exists; and a process that
-gave up its session, its folder and its whole environment is a stranger.
+What stays in the agent's group is found by that, before the group is ended. But a tool may put its child into
+a session of its own, where ending the agent's group does not reach it. It is found by what it inherited: it
+works under the run's directory, or its environment names a path there (HOME is one). The directory is
+generated, so nothing but the run has it. Only where /proc exists; and a process that gave up its session, its
+folder and its whole environment is a stranger.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import asyncio
 import contextlib
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
 
 _PATIENCE_S = 1.0
@@ -31,7 +33,7 @@ def find_strays(directory: Path) -> dict[int, str]:
         with contextlib.suppress(OSError):
             here = f"{os.readlink(f'/proc/{name}/cwd')}/".startswith(prefix)
             if here or prefix.encode() in _read(name, "environ"):
-                found[int(name)] = _read(name, "cmdline").replace(b"\0", b" ").decode("utf-8", "replace")
+                found[int(name)] = _command(name)
     return found
 
 
@@ -44,15 +46,32 @@ def kill_strays(directory: Path) -> int:
     return len(strays)
 
 
-async def left_running(directory: Path) -> list[str]:
-    """What the run in `directory` has left running, once all that is about to end had its time to."""
-    strays = find_strays(directory)
+def find_group(leader: int) -> dict[int, str]:
+    """The processes in the group of a leader that has ended: their ids and command lines."""
+    found = {}
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
+        if not name.isdigit() or int(name) == leader:
+            continue
+        with contextlib.suppress(OSError):
+            state, _, group = _read(name, "stat").rpartition(b") ")[2].split(b" ", 3)[:3]
+            if int(group) == leader and state != b"Z":
+                found[int(name)] = _command(name)
+    return found
+
+
+async def left_running(find: Callable[[], dict[int, str]]) -> list[str]:
+    """What `find` still finds once all that is about to end had its time to: command lines, shortened."""
+    strays = find()
     for _ in range(round(_PATIENCE_S / _POLL_S)):
         if not strays:
             break
         await asyncio.sleep(_POLL_S)
-        strays = find_strays(directory)
+        strays = find()
     return [text.strip()[:_SHOWN] for text in strays.values()]
+
+
+def _command(pid: str) -> str:
+    return _read(pid, "cmdline").replace(b"\0", b" ").decode("utf-8", "replace")
 
 
 def _read(pid: str, file: str) -> bytes:
