@@ -1,0 +1,1 @@
+"""Bugs on purpose, each of which the properties must find."""
