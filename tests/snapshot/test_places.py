@@ -102,7 +102,8 @@ def test_a_child_in_an_overridden_scenario_needs_a_recording(tmp_path: Path) -> 
 def test_children_may_see_one_value_in_any_order(tmp_path: Path, one: str, two: str) -> None:
     """The recording names it by the child that was called first; the other one sees and repeats it first."""
     children = Children(tmp_path / "agent")
-    badge, stamp = '"badge ([0-9a-f]{8})", as = "badge"', '"stamp ([a-f]{8})", as = "stamp"'
+    badge = 'pattern = "badge ([0-9a-f]{8})"\nas = "badge"'
+    stamp = 'pattern = "stamp ([a-f]{8})"\nas = "stamp"'
     children.edit("tests/snapshots/suite.toml", badge, stamp)
     add(children, "shared", [*OPENING, prompt("Have it looked at.")])
     seen = r"I saw {{fromRequest:\nstamp ([a-f]{8})}} and {{fromRequest:own stamp ([a-f]{8})}}."
