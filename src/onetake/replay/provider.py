@@ -133,7 +133,7 @@ class Replay:
             yield {"type": "text-delta", "index": 0, "text": "partial"}
             self._mark_ready(entry.get("readyFile"), request, line, place)
             await asyncio.Event().wait()
-        gaps = _gaps(line.call) if self._pace and line.call is not None else []
+        gaps = recorded_gaps(line.call) if self._pace and line.call is not None else []
         for number, chunk in enumerate(entry["chunks"]):
             if gaps and gaps[number]:
                 await asyncio.sleep(gaps[number] / 1000)
@@ -343,7 +343,7 @@ def restore(value: Any, resolve: Callable[[str], str]) -> Any:
     return map_strings(value, lambda text: substitute(text, resolve))
 
 
-def _gaps(call: RecordedCall) -> list[int]:
+def recorded_gaps(call: RecordedCall) -> list[int]:
     """Milliseconds to wait before each chunk; 0 where the recording does not say."""
     gaps: list[int] = []
     before: Any = None
