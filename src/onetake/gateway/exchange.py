@@ -1,0 +1,43 @@
+"""One model call on its way through the gateway, and what gives the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from onetake.gateway.conversation import Call
+from onetake.gateway.http import HttpRequest, HttpResponse
+from onetake.wire.format import WireFormat, WireRequest
+
+
+class Exchange:
+    """One call: what was asked, and in which format."""
+
+    def __init__(
+        self,
+        call: Call,
+        wire: WireRequest,
+        format_: WireFormat,
+        request: HttpRequest,
+        response_id: str,
+        over: Callable[[Call], None],
+    ) -> None:
+        self.call = call
+        self.wire = wire
+        self.format = format_
+        self.request = request
+        self.response_id = response_id
+        """An id for an answer that brings none: the same for the same place of a run."""
+        self._over = over
+
+    def over(self) -> None:
+        """The answer is logged to its end; calling this twice is fine."""
+        self._over(self.call)
+
+
+class Source(Protocol):
+    """Where answers come from: a recording, the real endpoint, or a script."""
+
+    async def respond(self, exchange: Exchange) -> HttpResponse:
+        """Answer one call, and log the answer. Raises Disconnect for an answer that breaks off."""
+        ...

@@ -1,0 +1,8 @@
+"""The wire formats by name."""
+
+from __future__ import annotations
+
+from onetake.wire.chat import CHAT
+from onetake.wire.format import WireFormat
+
+FORMATS: dict[str, WireFormat] = {each.name: each for each in (CHAT,)}
