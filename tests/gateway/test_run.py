@@ -147,9 +147,9 @@ def recorded(tmp_path: Path, behaviour: Behaviour = agent, script: Any = SCRIPT)
 
 
 def replay(
-    tmp_path: Path, fixtures: list[Path], behaviour: Behaviour, mode: str = "replay"
+    tmp_path: Path, fixtures: list[Path], behaviour: Behaviour, mode: str = "replay", **more: Any
 ) -> tuple[Any, RunFile]:
-    run = run_file(tmp_path, mode, f"{mode}-{len(list(tmp_path.iterdir()))}", fixtures)
+    run = run_file(tmp_path, mode, f"{mode}-{len(list(tmp_path.iterdir()))}", fixtures, **more)
     return asyncio.run(serve(run, behaviour)), run
 
 
