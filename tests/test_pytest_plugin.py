@@ -226,6 +226,23 @@ def test_a_missing_fixture_fails_guard_and_scenario(suite: Path) -> None:
     assert "FAILED suite.toml::guard:missing-file" in out
 
 
+def test_what_the_next_replay_would_refuse_fails_a_refresh(
+    suite: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As it does for the command: the write went well, and the suite is red all the same."""
+    monkeypatch.delenv("CI", raising=False)
+    (suite / "one" / "notes.txt").write_text("not a part of the scenario")
+    code, out = run_pytest(suite, "--onetake-mode", "refresh")
+    assert code == 1
+    assert "FAILED suite.toml::one" in out and "[orphan-file]" in out and "notes.txt" in out
+    (suite / "one" / "notes.txt").unlink()
+    assert run_pytest(suite, "--onetake-mode", "refresh")[0] == 0
+    with (suite / "suite.toml").open("a") as file:
+        file.write(RULE)
+    code, out = run_pytest(suite, "--onetake-mode", "refresh")
+    assert code == 1 and "[unused-rule]" in out
+
+
 @pytest.mark.parametrize("workers", [(), ("-n", "2")])
 def test_junit_has_the_suite_as_a_whole(suite: Path, workers: tuple[str, ...]) -> None:
     """Who reads only the file sees the rule that never matched."""

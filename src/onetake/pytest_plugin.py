@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from onetake.snapshot.attempt import Outcome
     from onetake.snapshot.findings import Problem, Verdict
     from onetake.snapshot.render.pins import Pins
+    from onetake.snapshot.run import Writer
     from onetake.snapshot.suites.suite import Scenario, Suite
 
 SUITE_FILE = "suite.toml"
@@ -90,13 +91,13 @@ def _is_scenario(folder: Path) -> bool:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Let the verdict of a replayed scenario travel with its report."""
+    """Let the verdict of a scenario travel with its report."""
     report = yield
     if call.when == "call" and isinstance(item, ScenarioItem) and item.outcome is not None:
         import msgspec
 
         verdict = msgspec.to_builtins(item.outcome.verdict)
-        where = {"suite": str(item.suite.path), "nodeid": item.parent.nodeid, "mode": item.parent.mode}
+        where = {"suite": str(item.suite.path), "nodeid": item.parent.nodeid}
         setattr(report, _VERDICT, {**where, "verdict": verdict})
     return report
 
@@ -106,6 +107,7 @@ class SuiteFile(pytest.File):
 
     suite: Suite
     mode: str
+    _writer: Writer | None = None
     _pins: Pins | None = None
     _static: list[Problem] | None = None
 
@@ -147,6 +149,15 @@ class SuiteFile(pytest.File):
             recover_suite(self.suite)
         except OnetakeError as error:
             pytest.fail(str(error), pytrace=False)
+
+    @property
+    def writer(self) -> Writer:
+        """What records or refreshes the scenarios, one after the other."""
+        if self._writer is None:
+            from onetake.snapshot.run import Writer
+
+            self._writer = Writer(self.suite, self.mode)
+        return self._writer
 
     @property
     def pins(self) -> Pins:
@@ -218,13 +229,13 @@ class ScenarioItem(_Item):
         """Run the scenario; fail with every surface that differs."""
         import asyncio
 
-        from onetake.snapshot.attempt import replay_scenario, write_scenario
+        from onetake.snapshot.attempt import replay_scenario
         from onetake.snapshot.report import failure_text
 
         if self.parent.mode == "replay":
             run = replay_scenario(self.suite, self.scenario, self.parent.pins, self.parent.unrunnable)
         else:
-            run = write_scenario(self.suite, self.scenario, self.parent.mode)
+            run = self.parent.writer.write_alone(self.scenario)
         outcome = asyncio.run(run)
         if outcome.skipped:
             pytest.skip(outcome.skipped)
@@ -267,7 +278,7 @@ class _SuiteWide:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Judge each suite that was replayed in full; a problem makes the run red."""
+        """Judge each suite that ran in full; a problem makes the run red."""
         if not self._suites:
             return
         import msgspec
@@ -287,7 +298,7 @@ class _SuiteWide:
                 for group in groups
                 if len(group) > 1
             ]
-            if full and entry["mode"] == "replay":
+            if full:
                 _report_whole(session, suite, verdicts, entry["nodeid"])
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:

@@ -277,6 +277,35 @@ def different_live(ctx):
         renamed_field(ctx)
 
 
+def stamped_results(ctx):
+    from onetake.session.log import SessionLog
+
+    append = SessionLog.append
+
+    def stamped(self, type_, data, **more):
+        if type_ == "tool/result":
+            import os
+
+            data["message"]["content"][0]["content"][0]["text"] += f" (job {os.urandom(2).hex()})"
+        return append(self, type_, data, **more)
+
+    SessionLog.append = stamped
+
+
+def contradicting(ctx):
+    from onetake.providers.openai_chat import OpenAIChatProvider
+
+    stream = OpenAIChatProvider.stream
+
+    async def wrong(self, request):
+        async for chunk in stream(self, request):
+            if chunk["type"] == "block-end" and chunk["block"]["type"] == "text":
+                chunk = {**chunk, "block": {"type": "text", "text": "Something else."}}
+            yield chunk
+
+    OpenAIChatProvider.stream = wrong
+
+
 def changed_chunks(ctx):
     from onetake.session.log import SessionLog
 

@@ -123,7 +123,7 @@ def test_a_workspace_is_prepared_for_each_run(table: Suite, tmp_path: Path) -> N
     table.prepare("three", lambda workspace: None)
     outcome = table.run("three")
     assert [difference.surface for difference in outcome.verdict.differences] == ["workspace"]
-    assert len(set(seen)) == 2 and not any(path.exists() for path in seen)
+    assert len(set(seen)) == 3 and not any(path.exists() for path in seen)
 
 
 def test_prepared_files_have_fixed_times(table: Suite) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from onetake.snapshot.guard.static import static_problems
-from tests.snapshot.lab import Lab, red
+from tests.snapshot.lab import Lab, failures, red
 
 
 def report(lab: Lab) -> str:
@@ -30,6 +30,17 @@ def test_tokens_and_literals_that_look_like_them(lab: Lab) -> None:
     lab.edit("snapshots/echo/session.jsonl", 'd {{cwd}}",', 'd {{\\\\cwd}}",')
     shown = report(lab)
     assert "its deltas say" in shown and "printed {{cwd}} as" in shown and "\\x00" not in shown
+
+
+def test_an_answer_that_contradicts_itself_is_not_recorded(lab: Lab) -> None:
+    """The former recording stays: of the new one no replay could say what the model meant."""
+    lab.break_agent("contradicting")
+    before = lab.files()
+    outcomes = lab.record("hello")
+    assert red(outcomes) == {"hello": {"model-input"}}
+    assert "its deltas say 'Hello!', and its end says 'Something else.'" in failures(outcomes)
+    assert "nothing was written" in failures(outcomes)
+    assert lab.changed_since(before) == set()
 
 
 def leaves(value: Any) -> Iterator[tuple[Any, Any]]:

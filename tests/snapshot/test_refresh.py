@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from onetake.session.jsonl import encode_log, read_log
+from onetake.snapshot import attempt
+from onetake.snapshot.drive.execute import execute
 from onetake.snapshot.modes import commit
 from onetake.snapshot.modes.refresh import chunk_problems
 from tests.snapshot.lab import Lab, failures, red
@@ -23,6 +25,36 @@ def test_twice_changes_nothing(lab: Lab) -> None:
         assert red(outcomes) == {}, failures(outcomes)
         assert all(not outcome.verdict.written for outcome in outcomes.values())
     assert lab.changed_since(before) == set()
+
+
+def test_a_value_that_changes_from_run_to_run_is_not_written(lab: Lab) -> None:
+    """It would be red in the next replay; the rule that covers it is shown."""
+    lab.break_agent("stamped_results")
+    before = lab.files()
+    outcomes = lab.refresh("tools")
+    assert red(outcomes)["tools"] >= {"log"}
+    assert "the refreshed run (-) and a replay of it (+) disagree [unstable]" in failures(outcomes)
+    advice = outcomes["tools"].verdict.advice
+    assert advice is not None and "paste into suite.toml and refresh again:" in advice.text
+    assert "[[normalize.log.mask]]" in advice.rules and "(job [0-9a-f]{4}" in advice.rules
+    assert lab.changed_since(before) == set()
+
+
+@pytest.mark.parametrize(("changed", "runs"), [(False, 1), (True, 2)])
+def test_only_what_would_be_written_runs_twice(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, changed: bool, runs: int
+) -> None:
+    if changed:
+        lab.break_agent("lost_event")
+    modes = []
+
+    async def counted(suite: Any, scenario: Any, mode: str, *more: Any) -> Any:
+        modes.append(mode)
+        return await execute(suite, scenario, mode, *more)
+
+    monkeypatch.setattr(attempt, "execute", counted)
+    assert red(lab.refresh("tools")) == {}
+    assert modes == ["refresh", "replay"][:runs]
 
 
 def test_one_scenario_only(lab: Lab) -> None:

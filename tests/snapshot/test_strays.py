@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from onetake.snapshot.drive import strays
 from onetake.snapshot.drive.strays import find_strays, kill_strays, left_running
 from tests.snapshot.driving import alive, drive_steps, prompts, said
 
@@ -73,3 +74,13 @@ def test_a_process_that_is_left_in_whatever_session_and_folder_is_ended_and_repo
     assert harvest.error is None
     assert harvest.left_running == ([] if killed else ["sleep 300"])
     assert not alive(int(said(harvest)))
+
+
+def test_killed_processes_are_gone_on_return(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal is delivered when the system gets to it; whoever reads on must not meet the process."""
+    looks = iter([{0: "sleep"}, {0: "sleep"}, {0: "sleep"}, {}])
+    monkeypatch.setattr(strays, "find_strays", lambda directory: next(looks))
+    monkeypatch.setattr(strays.os, "kill", lambda pid, number: None)
+    monkeypatch.setattr(strays.time, "sleep", lambda seconds: None)
+    assert strays.kill_strays(tmp_path) == 1
+    assert next(looks, None) is None

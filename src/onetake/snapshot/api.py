@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from onetake.errors import UsageError
-from onetake.snapshot.attempt import Outcome, replay_scenario, write_scenario
+from onetake.snapshot.attempt import Outcome, replay_scenario
 from onetake.snapshot.drive.registry import driver_class
 from onetake.snapshot.mode import mode_from, parse_mode, refuse_in_ci
 from onetake.snapshot.suites import suite as data
@@ -122,6 +122,7 @@ class Suite:
         from onetake.snapshot.guard.static import static_problems
         from onetake.snapshot.modes.write import recover
         from onetake.snapshot.render.pins import load_pins
+        from onetake.snapshot.run import Writer
 
         sweep_runs()
         suite, scenario = self._suite, self._scenario(name)
@@ -129,7 +130,7 @@ class Suite:
         if mode != "replay":
             with _folders([scenario]):
                 recover(scenario.dir)
-                return await write_scenario(suite, scenario, mode, dry_run=dry_run)
+                return await Writer(suite, mode, dry_run=dry_run).write_alone(scenario)
         if not scenario.dir.is_dir():
             return _without_folder(suite, scenario)
         recover(scenario.dir)

@@ -142,7 +142,9 @@ async def write_scenario(
                 run_once, scenario, suite, dry_run=dry_run, pins=pins, trial=trial
             )
         else:
-            verdict = await refresh_scenario(run_once, scenario, suite, dry_run=dry_run, pins=pins)
+            verdict = await refresh_scenario(
+                run_once, scenario, suite, dry_run=dry_run, pins=pins, trial=trial
+            )
         if dry_run and verdict.ok and scenario.settings.pins_header:
             after.append((pins or load_pins(suite)).with_sidecars(scenario.name, verdict.sidecars))
         return verdict

@@ -125,34 +125,63 @@ async def write_all(
     selection: Selection, mode: str, *, dry_run: bool, on_outcome: OnOutcome
 ) -> list[Outcome]:
     """Record or refresh the selected scenarios, one at a time, pins first."""
-    from onetake.snapshot.render.pins import load_pins, write_order
+    from onetake.snapshot.render.pins import write_order
 
-    suite = selection.suite
-    pins = load_pins(suite, lenient=True)
+    writer = Writer(selection.suite, mode, dry_run=dry_run)
     outcomes = []
-    for scenario in write_order(suite, selection.scenarios):
-        outcome = await write_scenario(suite, scenario, mode, dry_run=dry_run, pins=pins)
+    for scenario in write_order(selection.suite, selection.scenarios):
+        outcomes.append(await writer.write(scenario))
+        on_outcome(outcomes[-1])
+    return [*outcomes, *writer.next_replay(selection, outcomes)]
+
+
+class Writer:
+    """Records or refreshes scenarios of one suite, one after the other; whoever writes goes this way.
+
+    It knows which pins it has written itself, so write pins before what names them.
+    """
+
+    def __init__(self, suite: Suite, mode: str, *, dry_run: bool = False) -> None:
+        from onetake.snapshot.render.pins import load_pins
+
+        self._suite = suite
+        self._mode = mode
+        self._dry_run = dry_run
+        self._pins = load_pins(suite, lenient=True)
+
+    async def write(self, scenario: Scenario) -> Outcome:
+        """Write one scenario."""
+        from onetake.snapshot.render.pins import load_pins
+
+        outcome = await write_scenario(
+            self._suite, scenario, self._mode, dry_run=self._dry_run, pins=self._pins
+        )
         if scenario.settings.pins_header and outcome.verdict.ok and not outcome.skipped:
-            fresh = pins.fresh | {scenario.name}
-            pins = outcome.pins or load_pins(suite, lenient=True)
-            pins.fresh = fresh
-        outcomes.append(outcome)
-        on_outcome(outcome)
-    return outcomes if dry_run else [*outcomes, *_next_replay(selection, outcomes)]
+            fresh = self._pins.fresh | {scenario.name}
+            self._pins = outcome.pins or load_pins(self._suite, lenient=True)
+            self._pins.fresh = fresh
+        return outcome
 
+    async def write_alone(self, scenario: Scenario) -> Outcome:
+        """Write one scenario; what the next replay of it would say is part of the outcome."""
+        outcome = await self.write(scenario)
+        for whole in self.next_replay(Selection(self._suite, [scenario]), [outcome]):
+            outcome.verdict.problems += whole.verdict.problems
+        return outcome
 
-def _next_replay(selection: Selection, outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """What will be red in the next replay though every write succeeded: a write must not end with success."""
-    from onetake.snapshot.guard.static import static_problems
+    def next_replay(self, selection: Selection, outcomes: Sequence[Outcome]) -> list[Outcome]:
+        """What will be red in the next replay though every write succeeded: a write must not end with
+        success then."""
+        from onetake.snapshot.guard.static import static_problems
 
-    ran = [outcome for outcome in outcomes if not outcome.skipped]
-    if not ran or not all(outcome.verdict.ok for outcome in ran):
-        return []
-    names = {outcome.name for outcome in ran}
-    chosen = [scenario for scenario in selection.scenarios if scenario.name in names]
-    static = [
-        p for p in static_problems(selection.suite, chosen) if p.scenario is None or p.scenario in names
-    ]
-    whole = suite_outcome(selection, static, outcomes)
-    whole.verdict.problems += [problem for problem in static if problem not in whole.verdict.problems]
-    return [] if whole.verdict.ok else [whole]
+        ran = [outcome for outcome in outcomes if not outcome.skipped]
+        if self._dry_run or not ran or not all(outcome.verdict.ok for outcome in ran):
+            return []
+        names = {outcome.name for outcome in ran}
+        chosen = [scenario for scenario in selection.scenarios if scenario.name in names]
+        static = [
+            p for p in static_problems(selection.suite, chosen) if p.scenario is None or p.scenario in names
+        ]
+        whole = suite_outcome(selection, static, outcomes)
+        whole.verdict.problems += [problem for problem in static if problem not in whole.verdict.problems]
+        return [] if whole.verdict.ok else [whole]

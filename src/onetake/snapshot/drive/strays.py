@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,11 +39,18 @@ def find_strays(directory: Path) -> dict[int, str]:
 
 
 def kill_strays(directory: Path) -> int:
-    """Kill every process of the run in `directory`, in whatever group; how many there were."""
+    """Kill every process of the run in `directory`, in whatever group; how many there were.
+
+    They are gone on return, unless the system takes more than a second to end them.
+    """
     strays = find_strays(directory)
     for pid in strays:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
+    for _ in range(round(_PATIENCE_S / _POLL_S) if strays else 0):
+        if not find_strays(directory):
+            break
+        time.sleep(_POLL_S)
     return len(strays)
 
 

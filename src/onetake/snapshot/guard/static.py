@@ -6,6 +6,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+import msgspec
+
 from onetake import jsontext
 from onetake.errors import UsageError
 from onetake.fixture.check import fixture_faults
@@ -47,6 +49,7 @@ _UNREAD = "nothing compares or reads this file"
 NOTES = frozenset({"README.md", ".gitattributes", ".gitignore"})
 """Files that may stand beside fixtures."""
 _EXPECTED = {"requests": REQUESTS_FILE, "stdout": STDOUT_FILE, "workspace": WORKSPACE_FILE}
+_REFUSED = "nothing was written; a replay of it would be red for this"
 FAULT_GUARDS = {
     "layout": "non-canonical",
     "header": "unscrubbed-header",
@@ -182,13 +185,15 @@ class _Reporter:
         return f"`onetake migrate {os.path.relpath(self.scenario.dir)}`"
 
 
-def _scenario_problems(scenario: Scenario, suite: Suite, pins: Pins) -> list[Problem]:
+def staged_problems(scenario: Scenario, suite: Suite, files: dict[str, bytes]) -> list[Problem]:
+    """What the guards that judge files by themselves find in files that are about to be written."""
     report = _Reporter(scenario)
-    files = read_committed(scenario.dir)
-    _missing(report, scenario, suite, files, pins)
-    _orphans(report, scenario, suite)
-    if "log" not in suite.settings.suite.surfaces:
-        _log_ops(report, scenario)
+    _contents(report, scenario, suite, files)
+    return [msgspec.structs.replace(problem, remedy=_REFUSED) for problem in report.found]
+
+
+def _contents(report: _Reporter, scenario: Scenario, suite: Suite, files: dict[str, bytes]) -> None:
+    """What is wrong within the files of a scenario, whatever lies beside them."""
     fixtures = {name: data for name, data in files.items() if session_index(name) is not None}
     if "log" in suite.surfaces(scenario):
         report.attempt(session_file(0), lambda: _fixtures(report, suite, fixtures))
@@ -196,7 +201,19 @@ def _scenario_problems(scenario: Scenario, suite: Suite, pins: Pins) -> list[Pro
     for name, data in files.items():
         if is_compared(surface_of(name) or "", scenario, suite):
             report.attempt(name, lambda name=name, data=data: _layout(report, name, data))  # type: ignore[misc]
-            _header_tokens(report, name, data, pins)
+
+
+def _scenario_problems(scenario: Scenario, suite: Suite, pins: Pins) -> list[Problem]:
+    report = _Reporter(scenario)
+    files = read_committed(scenario.dir)
+    _missing(report, scenario, suite, files, pins)
+    _orphans(report, scenario, suite)
+    if "log" not in suite.settings.suite.surfaces:
+        _log_ops(report, scenario)
+    _contents(report, scenario, suite, files)
+    for name, data in files.items():
+        if is_compared(surface_of(name) or "", scenario, suite):
+            report.attempt(name, lambda name=name, data=data: _header_tokens(report, name, data, pins))  # type: ignore[misc]
     for secret in find_secrets(files, {}):
         report.add("secret", secret.file, f"holds a secret: {secret.text()}", "revoke it, and take it out")
     return report.found

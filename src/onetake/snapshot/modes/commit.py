@@ -1,4 +1,4 @@
-"""The last step of record and refresh: refuse secrets, then write the files, or say what would change."""
+"""The last step of record and refresh: refuse what no replay could use, then write or show it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from onetake.errors import UsageError
 from onetake.snapshot.findings import Difference, Problem, Verdict
 from onetake.snapshot.guard.secrets import find_secrets
+from onetake.snapshot.guard.static import staged_problems
 from onetake.snapshot.modes.judge import compare_file, is_compared, read_committed, surface_of
 from onetake.snapshot.modes.write import write_files
 from onetake.snapshot.suites.select import command
@@ -58,6 +59,8 @@ def commit(
         or (surface_of(name) == "log" and (fixtures or name not in committed))
     }
     verdict.problems += secret_problems({n: d for n, d in new.items() if d is not None}, scenario, environ)
+    staged = {name: data for name, data in {**committed, **new}.items() if data is not None}
+    verdict.problems += staged_problems(scenario, suite, staged)
     if not verdict.ok:
         return
     for name, data in sorted(new.items()):

@@ -92,6 +92,21 @@ def is_compared(surface: str, scenario: Scenario, suite: Suite) -> bool:
     return surface in surfaces or (surface == "pins" and ("requests" in surfaces or "log" in surfaces))
 
 
+def disagreements(
+    one: Mapping[str, bytes],
+    other: Mapping[str, bytes],
+    what: str,
+    scenario: Scenario,
+    suite: Suite,
+    pins: Pins,
+) -> list[Difference]:
+    """Where two runs differ that should be equal, `what` says which two; nothing can be accepted there."""
+    return [
+        msgspec.structs.replace(found, message=f"{what}; {found.message}", accept="", cause="")
+        for found in differences(one, other, scenario, suite, pins)
+    ]
+
+
 def differences(
     committed: Mapping[str, bytes],
     rendered: Mapping[str, bytes],

@@ -16,13 +16,13 @@ from pathlib import Path
 from onetake.fixture.gaps import keep_gaps, same_fixture
 from onetake.snapshot.drive.env import recording_variables, scratch_directory
 from onetake.snapshot.drive.harvest import Harvest
-from onetake.snapshot.findings import Advice, Difference, Problem, Verdict
+from onetake.snapshot.findings import Advice, Problem, Verdict
 from onetake.snapshot.mode import refuse_in_ci
 from onetake.snapshot.modes.asking import futile
 from onetake.snapshot.modes.commit import commit, secret_problems
 from onetake.snapshot.modes.judge import (
     apply_to,
-    differences,
+    disagreements,
     harvest_problems,
     read_committed,
 )
@@ -144,17 +144,7 @@ class _Recording:
         return plain, joined
 
     def _agree(self, one: Mapping[str, bytes], other: Mapping[str, bytes], what: str) -> None:
-        self.verdict.differences += [
-            Difference(
-                scenario=found.scenario,
-                surface=found.surface,
-                file=found.file,
-                message=f"{what}; {found.message}",
-                diff=found.diff,
-                accept="",
-            )
-            for found in differences(one, other, self._scenario, self._suite, self._pins)
-        ]
+        self.verdict.differences += disagreements(one, other, what, self._scenario, self._suite, self._pins)
 
 
 def _equal(one: Mapping[str, bytes], other: Mapping[str, bytes]) -> dict[str, bytes]:

@@ -16,16 +16,24 @@ from onetake.fixture.gaps import keep_gaps
 from onetake.replay.override import parse_override
 from onetake.replay.script import derive_calls, own_events
 from onetake.session.jsonl import read_log
+from onetake.snapshot.drive.env import scratch_directory
 from onetake.snapshot.drive.execute import OVERRIDE_FILE
 from onetake.snapshot.drive.harvest import Harvest
 from onetake.snapshot.findings import Problem, Verdict
 from onetake.snapshot.mode import refuse_in_ci
 from onetake.snapshot.modes.commit import commit
-from onetake.snapshot.modes.judge import apply_to, harvest_problems, read_committed
+from onetake.snapshot.modes.judge import (
+    apply_to,
+    differences,
+    disagreements,
+    harvest_problems,
+    read_committed,
+)
 from onetake.snapshot.render.pins import Pins, header_lines, load_pins, session_index
 from onetake.snapshot.render.render import render
 from onetake.snapshot.suites.select import command
 from onetake.snapshot.suites.suite import Scenario, Suite
+from onetake.snapshot.volatile.volatile import Trial, explain
 
 RunOnce = Callable[[str, Scenario, Path], Awaitable[Harvest]]
 """Drives the agent once: (mode, scenario, folder of the fixtures) -> what it left."""
@@ -39,18 +47,22 @@ async def refresh_scenario(
     environ: Mapping[str, str] | None = None,
     dry_run: bool = False,
     pins: Pins | None = None,
+    trial: Trial | None = None,
 ) -> Verdict:
     """Rewrite the harness output of one scenario. A red verdict means that nothing was written.
 
-    `pins` replaces the committed pins (a dry run shows what follows from a pin that it did not write). Raises
-    `UsageError` when `CI` is set, and for input that cannot be used.
+    What would change is replayed once more first, and has to come out the same. `pins` replaces the committed
+    pins (a dry run shows what follows from a pin that it did not write). With `trial` the verdict on runs
+    that disagree has advice, tried by further replays. Raises `UsageError` when `CI` is set, and for input
+    that cannot be used.
     """
     environ = os.environ if environ is None else environ
     refuse_in_ci("refresh", environ)
     committed = read_committed(scenario.dir)
     harvest = await run_once("refresh", scenario, scenario.dir)
     verdict = Verdict(scenario=scenario.name, problems=harvest_problems(harvest, suite, scenario))
-    rendered = render(harvest, scenario, suite, pins or load_pins(suite), committed)
+    pins = pins or load_pins(suite)
+    rendered = render(harvest, scenario, suite, pins, committed)
     apply_to(verdict, rendered, scenario, suite)
     if not verdict.ok:
         return verdict
@@ -61,10 +73,39 @@ async def refresh_scenario(
         for name, data in rendered.files.items()
     }
     verdict.problems += chunk_problems(committed, files, scenario, suite)
+    if verdict.ok and differences(committed, files, scenario, suite, pins):
+        await _verify(run_once, verdict, harvest, files, scenario, suite, pins, committed, trial)
     if verdict.ok:
         verdict.notes += relabelled(committed, files, scenario, suite)
         commit(verdict, committed, files, scenario, suite, environ, dry_run=dry_run)
     return verdict
+
+
+async def _verify(
+    run_once: RunOnce,
+    verdict: Verdict,
+    harvest: Harvest,
+    files: Mapping[str, bytes],
+    scenario: Scenario,
+    suite: Suite,
+    pins: Pins,
+    committed: Mapping[str, bytes],
+    trial: Trial | None,
+) -> None:
+    """Replay what is about to be written: a value that changes from run to run must not get into a file."""
+    with scratch_directory() as folder:
+        for name, data in files.items():
+            if session_index(name) is not None:
+                (folder / name).write_bytes(data)
+        again = await run_once("replay", scenario, folder)
+    rendered = render(again, scenario, suite, pins, committed)
+    verdict.problems += harvest_problems(again, suite, scenario)
+    apply_to(verdict, rendered, scenario, suite)
+    if verdict.ok:
+        what = "the refreshed run (-) and a replay of it (+) disagree [unstable]"
+        verdict.differences += disagreements(files, rendered.files, what, scenario, suite, pins)
+    if verdict.differences and not verdict.problems and trial is not None:
+        verdict.advice = await explain([harvest, again], scenario, suite, pins, committed, trial)
 
 
 def relabelled(

@@ -235,10 +235,11 @@ class _Search:
             return None
         toml = as_toml([found.rule for found in self._found], self._suite.path.read_text(encoding="utf-8"))
         many = "these rules" if len(self._found) > 1 else "this rule"
+        mode = self._runs[0].mode
+        runs = "the live run and two replays" if mode == "record" else "this run and its replays"
         lines = [
             *self._told(),
-            f"tried: with {many} the live run and two replays agree; paste into {self._suite.path.name} and "
-            "record again:",
+            f"tried: with {many} {runs} agree; paste into {self._suite.path.name} and {mode} again:",
             "",
             *(f"    {line}".rstrip() for line in toml.split("\n")),
         ]
