@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from onetake import jsontext
 from onetake.gateway.script import Replies, chunks_of, load_script
 from onetake.model.assembler import BlockAssembler
+from onetake.testing.strategies.text import texts
+from onetake.testing.strategies.wire_chat import as_read, usages
 from onetake.wire.chat import ChatStreamDecoder, ChatStreamEncoder
-from tests.wire.strategies import some_text, texts, usages
 
-plain = texts.filter(lambda text: "{{" not in text)
+some_text = texts().map(as_read).filter(bool)
+plain = texts().map(as_read).filter(lambda text: "{{" not in text)
 calls = st.fixed_dictionaries(
     {
         "name": some_text.filter(lambda text: "{{" not in text),
@@ -26,7 +28,7 @@ replies = st.fixed_dictionaries(
         "reasoning": plain,
         "text": plain,
         "toolCalls": st.lists(calls, max_size=3),
-        "usage": usages,
+        "usage": usages(),
         "deltaChars": st.integers(1, 9),
     },
 )

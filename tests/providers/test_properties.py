@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from onetake.gateway.http import Disconnect, HttpRequest, HttpResponse, HttpServer
 from onetake.model.request import ModelRequest
 from onetake.providers.openai_chat import OpenAIChatProvider
+from onetake.testing.strategies.wire import FORMATS, Segmentation, segmentations
 from onetake.wire.chat import ChatStreamEncoder
-from tests.wire.strategies import chunk_streams, cut
 
 # Sockets are slow: fewer examples, the codec itself has its full share in tests/wire.
 few = settings(max_examples=settings().max_examples // 10)
@@ -49,15 +49,15 @@ def encode(chunks: list[dict[str, Any]]) -> bytes:
 
 
 @few
-@given(chunk_streams(), st.data())
+@given(FORMATS["chat"].chunks(), segmentations())
 def test_an_answer_is_the_same_however_it_is_segmented(
-    chunks: list[dict[str, Any]], data: st.DataObject
+    chunks: list[dict[str, Any]], cut: Segmentation
 ) -> None:
-    assert serve(data.draw(cut(encode(chunks)))) == chunks
+    assert serve(cut(encode(chunks))) == chunks
 
 
 @few
-@given(chunk_streams(), st.data())
+@given(FORMATS["chat"].chunks(), st.data())
 def test_an_answer_that_breaks_off_is_a_failure_after_what_was_said(
     chunks: list[dict[str, Any]], data: st.DataObject
 ) -> None:

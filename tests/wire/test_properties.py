@@ -1,15 +1,23 @@
-"""What must hold for every stream, however it is cut: reading gives back what was written."""
+"""What must hold for every answer, however it is written and cut: reading gives back what was meant."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import count
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from onetake import jsontext
 from onetake.model.assembler import BlockAssembler
 from onetake.model.request import ModelRequest
+from onetake.model.types import Chunk
+from onetake.testing.invariants import wire as holds
+from onetake.testing.strategies import wire as draws
+from onetake.testing.strategies.text import texts
+from onetake.testing.strategies.wire_chat import as_read, failures
 from onetake.wire.chat import (
     ChatStreamDecoder,
     ChatStreamEncoder,
@@ -20,74 +28,79 @@ from onetake.wire.chat import (
 )
 from onetake.wire.errors import failure_of_response, response_of_failure
 from onetake.wire.sse import ServerEvent, SSEDecoder, encode_comment, encode_event
-from tests.wire.strategies import chunk_streams, cut, failures, sendable, some_text, texts
 
 
-def encoded(chunks: list[dict[str, Any]]) -> list[bytes]:
+def decoder() -> ChatStreamDecoder:
+    """A decoder that names calls without an id by their number, so that two runs can be compared."""
+    numbers = count(1)
+    return ChatStreamDecoder(new_call_id=lambda: f"new{next(numbers)}")
+
+
+def encoded(chunks: Sequence[Chunk]) -> bytes:
     encoder = ChatStreamEncoder("m")
-    return [encoder.push(chunk) for chunk in chunks]
+    return b"".join(encoder.push(chunk) for chunk in chunks)
 
 
-def decoded(pieces: list[bytes]) -> list[dict[str, Any]]:
-    decoder = ChatStreamDecoder()
-    chunks = [chunk for piece in pieces for chunk in decoder.feed(piece)]
-    return chunks + decoder.close()
+some_text = texts().map(as_read).filter(bool)
+sendable = st.text(st.characters(codec="utf-8"))
+DECODERS = {"chat": decoder}
+ENCODERS = {"chat": encoded}
+formats = pytest.mark.parametrize("name", draws.FORMATS)
 
 
-@given(chunk_streams(), st.data())
-def test_a_stream_is_read_as_it_was_written(chunks: list[dict[str, Any]], data: st.DataObject) -> None:
-    sent = b"".join(encoded(chunks))
-    assert decoded(data.draw(cut(sent))) == chunks
-
-
-@given(chunk_streams(), st.data())
-def test_comments_between_events_change_nothing(chunks: list[dict[str, Any]], data: st.DataObject) -> None:
-    pieces = [piece + encode_comment(data.draw(sendable)) for piece in encoded(chunks)]
-    assert decoded(pieces) == chunks
-
-
-@given(chunk_streams(), st.data())
-def test_a_stream_that_breaks_off_never_looks_complete(
-    chunks: list[dict[str, Any]], data: st.DataObject
+@given(draws.event_streams(), draws.segmentations())
+def test_events_are_read_however_a_server_writes_them(
+    stream: draws.EventStream, cut: draws.Segmentation
 ) -> None:
-    sent = b"".join(encoded(chunks))
-    end = len(sent) - len(b"data: [DONE]\n\n" if sent.endswith(b"data: [DONE]\n\n") else b"\n")
-    read = decoded([sent[: data.draw(st.integers(0, end - 1))]])
-    assert read[-1]["reason"]["kind"] == "error"
-    assert read[-1]["reason"]["failure"]["code"] == "STREAM_CLOSED"
-    told = [chunk for chunk in read[:-1] if chunk["type"] != "usage"]
-    assert told == chunks[: len(told)]
+    holds.check_events(SSEDecoder, stream.events, cut(stream.data))
 
 
-@given(st.lists(st.binary(max_size=40), max_size=5))
-def test_no_bytes_make_the_reader_fail_or_finish_twice(pieces: list[bytes]) -> None:
-    chunks = decoded([b"data: ", *pieces])
-    assert [chunk["type"] for chunk in chunks].count("finish") == 1
-    assert chunks[-1]["type"] == "finish"
+@formats
+@given(st.data(), draws.segmentations())
+def test_an_answer_is_read_however_a_server_writes_it(
+    name: str, data: st.DataObject, cut: draws.Segmentation
+) -> None:
+    stream = data.draw(draws.wire_streams(name))
+    holds.check_decodes(DECODERS[name], stream.chunks, cut(stream.data))
 
 
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | texts,
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                ["choices", "delta", "content", "tool_calls", "function", "index", "id", "usage", "error"]
-            ),
-            inner,
-        )
-    ),
-    max_leaves=12,
-)
+@formats
+@given(st.data(), draws.segmentations())
+def test_an_answer_is_read_as_we_write_it(name: str, data: st.DataObject, cut: draws.Segmentation) -> None:
+    chunks = data.draw(draws.FORMATS[name].chunks())
+    holds.check_round_trip(ENCODERS[name], DECODERS[name], chunks, cut)
 
 
-@given(st.lists(json_values, max_size=4))
-def test_no_value_makes_the_decoder_fail(values: list[Any]) -> None:
-    chunks = decoded([encode_event(jsontext.dumps(value)) for value in values])
-    assert [chunk["type"] for chunk in chunks].count("finish") == 1
+@formats
+@given(st.data(), draws.segmentations())
+def test_an_answer_that_breaks_off_never_looks_complete(
+    name: str, data: st.DataObject, cut: draws.Segmentation
+) -> None:
+    stream = data.draw(draws.wire_streams(name))
+    arrived = stream.data[: data.draw(st.integers(0, len(stream.data) - 1))]
+    holds.check_broken_off(DECODERS[name], stream.chunks, arrived, stream.needed, cut)
 
 
-@given(chunk_streams())
+@formats
+@given(st.data(), draws.segmentations())
+def test_no_bytes_make_a_decoder_fail(name: str, data: st.DataObject, cut: draws.Segmentation) -> None:
+    holds.check_survives(DECODERS[name], data.draw(draws.hostile_streams(name)), cut)
+
+
+@given(st.lists(st.tuples(sendable, st.sampled_from([None, "error", "x"])), max_size=4), sendable)
+def test_events_and_comments_are_read_as_we_write_them(
+    events: list[tuple[str, str | None]], comment: str
+) -> None:
+    sent = b"".join(encode_event(text, event=kind) + encode_comment(comment) for text, kind in events)
+    read = [ServerEvent(one_line_end(text), kind or "message") for text, kind in events]
+    holds.check_events(SSEDecoder, read, [sent])
+
+
+def one_line_end(value: str) -> str:
+    return value.replace("\r\n", "\n").replace("\r", "\n")
+
+
+@given(draws.FORMATS["chat"].chunks())
 def test_a_whole_answer_holds_the_same_blocks_as_the_stream(chunks: list[dict[str, Any]]) -> None:
     status, headers, body = encode_response(chunks, "m")
     live = BlockAssembler()
@@ -113,7 +126,7 @@ def joined(blocks: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
     return [{"type": kind, "text": "\n".join(found)}] if found else []
 
 
-@given(failures)
+@given(failures())
 def test_a_failure_is_read_as_it_was_told(failure: dict[str, Any]) -> None:
     status, headers, body = response_of_failure(failure)
     assert failure_of_response(status, headers, body) == {**failure, "status": status}
@@ -125,7 +138,10 @@ def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
     text = some_text.map(lambda value: {"type": "text", "text": value})
     thought = some_text.map(lambda value: {"type": "reasoning", "text": value})
     call = st.builds(
-        lambda i, n, a: {"type": "tool-call", "id": i, "name": n, "arguments": a}, some_text, some_text, texts
+        lambda i, n, a: {"type": "tool-call", "id": i, "name": n, "arguments": a},
+        some_text,
+        some_text,
+        texts(),
     )
     result = st.builds(
         lambda i, t: {"type": "tool-result", "toolCallId": i, "content": [t], "isError": False},
@@ -137,9 +153,9 @@ def histories(draw: st.DrawFn) -> list[dict[str, Any]]:
         lambda head, said, calls: {"role": "assistant", "content": [*head, *said, *calls]},
         st.lists(thought, max_size=1),
         st.lists(text, max_size=1),
-        st.lists(call, max_size=3),
+        st.lists(call, max_size=2),
     ).filter(lambda message: bool(message["content"]))
-    return [draw(user), *draw(st.lists(user | assistant, max_size=6))]
+    return [draw(user), *draw(st.lists(user | assistant, max_size=4))]
 
 
 @given(histories(), st.none() | some_text, st.booleans())
@@ -149,18 +165,3 @@ def test_a_request_is_read_as_it_was_written(
     asked = ModelRequest(session_id="s", call=1, config={"model": "m"}, system=system, messages=messages)
     read = decode_request(encode_request(asked, stream=stream))
     assert (read.system, read.messages, read.stream) == (system, messages, stream)
-
-
-@given(st.lists(st.tuples(sendable, st.sampled_from([None, "error", "x"])), max_size=5), st.data())
-def test_events_are_read_as_they_were_written(
-    events: list[tuple[str, str | None]], data: st.DataObject
-) -> None:
-    sent = b"".join(encode_event(text, event=kind) for text, kind in events)
-    decoder = SSEDecoder()
-    read = [event for piece in data.draw(cut(sent)) for event in decoder.feed(piece)]
-    assert read == [ServerEvent(one_line_end(text), kind or "message") for text, kind in events]
-    assert decoder.close() is None
-
-
-def one_line_end(value: str) -> str:
-    return value.replace("\r\n", "\n").replace("\r", "\n")
