@@ -2,139 +2,93 @@
 
 from __future__ import annotations
 
+import asyncio
+import tracemalloc
+from collections.abc import AsyncIterator
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onetake.model.assembler import BlockAssembler, has_content
+from onetake.model.assembler import BlockAssembler, generate, has_content, stream_blocks
+from onetake.testing.invariants import assembler as holds
+from onetake.testing.strategies.chunks import chunk_streams, malformed_streams
+from onetake.testing.strategies.text import json_values
 
-INDEX = st.integers(0, 3)
-TEXT = st.text(max_size=5)
-BLOCK = st.one_of(
-    st.fixed_dictionaries({"type": st.sampled_from(["text", "reasoning"]), "text": TEXT}),
-    st.fixed_dictionaries({"type": st.just("tool-call"), "id": TEXT, "name": TEXT, "arguments": TEXT}),
-    st.just({"type": "image", "data": "x"}),
-)
-BLOCK_TYPE = st.sampled_from(["text", "reasoning", "tool-call", "image"])
+STREAMS = chunk_streams() | malformed_streams()
+PLACES = st.sets(st.integers(0, 20))
 
 
-def chunk(type_: str, **fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    return st.fixed_dictionaries({"type": st.just(type_), **fields})
+@given(STREAMS)
+def test_blocks_are_what_the_stream_means(chunks: list[Any]) -> None:
+    holds.check_blocks(BlockAssembler, chunks)
+    holds.check_bounded(BlockAssembler, chunks)
+    holds.check_finish(BlockAssembler, chunks)
 
 
-CONTENT = st.one_of(
-    chunk("block-start", index=INDEX, blockType=BLOCK_TYPE),
-    chunk("text-delta", index=INDEX, text=TEXT),
-    chunk("reasoning-delta", index=INDEX, text=TEXT),
-    chunk("tool-call-delta", index=INDEX, id=TEXT, name=TEXT, argumentsDelta=TEXT),
-    chunk("block-end", index=INDEX, block=BLOCK),
-)
-REASON = st.sampled_from(["stop", "tool-calls", "max-tokens", "error"])
-ANYTHING = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | TEXT,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
-    max_leaves=5,
-)
-FIELD_NAMES = [
-    "type",
-    "index",
-    "text",
-    "id",
-    "name",
-    "argumentsDelta",
-    "block",
-    "blockType",
-    "usage",
-    "reason",
-]
-KINDS = ["text-delta", "tool-call-delta", "block-start", "block-end", "usage", "finish"]
-MALFORMED = ANYTHING | st.dictionaries(
-    st.sampled_from(FIELD_NAMES), st.sampled_from(KINDS) | st.integers(0, 3) | ANYTHING, max_size=6
-)
+@given(STREAMS, PLACES)
+def test_flushing_at_any_moments_gives_the_blocks_of_the_whole(chunks: list[Any], places: set[int]) -> None:
+    holds.check_flushes(BlockAssembler, chunks, places)
 
 
-def assembled(chunks: list[Any]) -> BlockAssembler:
-    assembler = BlockAssembler()
-    for each in chunks:
-        assembler.push(each)
-    return assembler
+@given(STREAMS)
+def test_blocks_assemble_to_themselves(chunks: list[Any]) -> None:
+    holds.check_reassembly(BlockAssembler, chunks)
 
 
-def view(assembler: BlockAssembler) -> Any:
-    return assembler.blocks(), assembler.interrupted_blocks(), assembler.usage, assembler.finish
+@given(chunk_streams(), st.lists(st.integers(0, 9), max_size=4))
+def test_where_deltas_are_cut_does_not_matter(chunks: list[Any], places: list[int]) -> None:
+    holds.check_cuts(BlockAssembler, chunks, places)
 
 
-@given(st.lists(CONTENT, max_size=30), REASON, st.data())
-def test_flushing_at_any_moments_gives_the_blocks_of_the_whole(
-    chunks: list[Any], kind: str, data: st.DataObject
-) -> None:
-    assembler = BlockAssembler()
-    flushed: list[Any] = []
-    for each in [*chunks, {"type": "finish", "reason": {"kind": kind}}]:
-        assembler.push(each)
-        if data.draw(st.booleans()):
-            flushed += assembler.flush_ready()
-    flushed += assembler.flush_remaining()
-    assert flushed == assembler.blocks()
+@given(chunk_streams())
+def test_streamed_blocks_are_the_content_of_the_whole_call(chunks: list[Any]) -> None:
+    async def content(stream: AsyncIterator[Any]) -> list[Any]:
+        return (await generate(stream)).content
+
+    asyncio.run(holds.check_streams(stream_blocks, content, chunks))
 
 
-@given(st.lists(CONTENT, max_size=30))
-def test_there_is_at_most_one_block_per_index(chunks: list[Any]) -> None:
-    assembler = assembled(chunks)
-    assert len(assembler.blocks()) <= len({each["index"] for each in chunks})
-    assert len(assembler._order) == len({each["index"] for each in chunks})
-
-
-@given(st.lists(CONTENT, max_size=30), st.data())
-def test_the_first_close_wins(chunks: list[Any], data: st.DataObject) -> None:
-    closed = data.draw(BLOCK)
-    end = {"type": "block-end", "index": 9, "block": closed}
-    late = [{**each, "index": 9} for each in chunks]
-    assert assembled([end, *late]).blocks() == [closed]
-
-
-@given(st.lists(CONTENT, max_size=30))
-def test_max_tokens_leaves_everything_but_the_tool_calls(chunks: list[Any]) -> None:
-    whole = assembled(chunks).blocks()
-    cut = assembled([*chunks, {"type": "finish", "reason": {"kind": "max-tokens"}}])
-    assert cut.blocks() == [block for block in whole if block["type"] != "tool-call"]
-
-
-@given(st.lists(CONTENT, max_size=30))
+@given(STREAMS)
 def test_interrupted_blocks_are_the_blocks_that_can_stand_alone(chunks: list[Any]) -> None:
-    assembler = assembled(chunks)
-    assert assembler.interrupted_blocks() == [
-        block for block in assembler.blocks() if block["type"] != "tool-call" and has_content(block)
-    ]
+    assembler = holds.assembled(BlockAssembler, chunks)
+    assert isinstance(assembler, BlockAssembler)
+    kept = [block for block in holds.meaning([*chunks, OTHERWISE]) if block["type"] != "tool-call"]
+    assert assembler.interrupted_blocks() == [block for block in kept if has_content(block)]
 
 
-@given(st.lists(st.tuples(INDEX, TEXT), max_size=30), st.data())
-def test_where_the_text_is_cut_does_not_matter(parts: list[tuple[int, str]], data: st.DataObject) -> None:
-    def delta(index: int, text: str) -> dict[str, Any]:
-        return {"type": "text-delta", "index": index, "text": text}
-
-    finer = []
-    for index, text in parts:
-        cut = data.draw(st.integers(0, len(text)))
-        finer += [delta(index, text[:cut]), delta(index, text[cut:])]
-    assert assembled(finer).blocks() == assembled([delta(*each) for each in parts]).blocks()
+OTHERWISE = {"type": "finish", "reason": {"kind": "stop"}}
 
 
-@given(st.lists(st.tuples(st.booleans(), CONTENT, MALFORMED), max_size=20))
-def test_nothing_raises_and_results_can_always_be_asked_for(parts: list[tuple[bool, Any, Any]]) -> None:
-    assembler = BlockAssembler()
-    for broken, good, bad in parts:
-        assembler.push(bad if broken else good)
-        assembler.flush_ready()
-        view(assembler)
-    assembler.flush_remaining()
-    assembler.message({}, "id")
-
-
-@given(st.lists(CONTENT, max_size=30), st.lists(st.tuples(st.integers(0, 30), ANYTHING), max_size=5))
+@given(STREAMS, st.lists(st.tuples(st.integers(0, 30), json_values()), max_size=5))
 def test_chunks_without_a_known_type_change_nothing(chunks: list[Any], noise: list[tuple[int, Any]]) -> None:
     noisy = list(chunks)
     for place, each in noise:
         noisy.insert(place, {"type": "future", "index": 0, "text": each})
-    assert view(assembled(noisy)) == view(assembled(chunks))
+    one, other = (holds.assembled(BlockAssembler, stream) for stream in (noisy, chunks))
+    assert (one.blocks(), one.finish) == (other.blocks(), other.finish)
+
+
+def test_memory_is_bounded_by_the_text_and_the_indices() -> None:
+    """A million chunks of three blocks, stragglers and empty deltas among them, keep a handful of objects."""
+    assembler = BlockAssembler()
+    assembler.push({"type": "block-end", "index": 0, "block": {"type": "text", "text": "over"}})
+    empty = {"type": "text-delta", "index": 1, "text": ""}
+    late = {"type": "text-delta", "index": 0, "text": "late"}
+    again = {"type": "block-start", "index": 2, "blockType": "text"}
+    usage = {"type": "usage", "usage": {"inputTokens": 1}}
+    for chunk in (empty, late, again, usage):  # whatever is allocated once is allocated now
+        assembler.push(chunk)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(250_000):
+            assembler.push(empty)
+            assembler.push(late)
+            assembler.push(again)
+            assembler.push(usage)
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert grown < 10_000
+    assert len(assembler.blocks()) == 1

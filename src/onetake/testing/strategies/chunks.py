@@ -1,0 +1,127 @@
+"""Streams of chunks as adapters give them: proper ones, and such as only a faulty adapter would give.
+
+A proper stream opens each block, sends its deltas, closes it with the whole block and ends with a finish;
+blocks may be interleaved, deltas empty, and surrogate pairs cut in two. A malformed one begins as a proper
+one, and then things happen to it: ends and starts come twice, or not at all, deltas straggle in behind their
+block's end, fields have the wrong type. Both shrink to few chunks with short texts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from onetake.model.types import Block, Chunk
+from onetake.testing.strategies.text import json_values
+
+_PIECES = st.sampled_from(["", "a", "b", " ", "\n", "\u2028", "é", "\ud83d", "\ude00", "{", '"'])
+_INDICES = (0, 1, 2, 7)
+_KINDS = ("text", "reasoning", "tool-call")
+_DELTAS = {"text": "text-delta", "reasoning": "reasoning-delta"}
+_WORDS = ("type", "index", "text", "id", "name", "argumentsDelta", "block", "blockType", "usage", "reason")
+_TYPES = ("block-start", "text-delta", "reasoning-delta", "tool-call-delta", "block-end", "usage", "finish")
+
+
+def chunk_streams() -> st.SearchStrategy[list[Chunk]]:
+    """Draw a whole answer: every block opened, filled and closed, then usage and finish."""
+    return _answers()
+
+
+def malformed_streams() -> st.SearchStrategy[list[Any]]:
+    """Draw what a faulty adapter gives: something happens to a proper answer, often several things."""
+    return _spoiled()
+
+
+def finishes() -> st.SearchStrategy[Chunk]:
+    """Draw the end of an answer."""
+    failed = {"message": "no", "code": "SERVER_ERROR"}
+    kinds = st.sampled_from(["stop", "tool-calls", "max-tokens", "error"])
+    reasons = kinds.map(lambda kind: {"kind": kind} | ({"failure": failed} if kind == "error" else {}))
+    states = st.sampled_from([None, {"response": {"id": "r1"}}])
+    return st.builds(
+        lambda reason, state: (
+            {"type": "finish", "reason": reason} | ({} if state is None else {"replayState": state})
+        ),
+        reasons,
+        states,
+    )
+
+
+@st.composite
+def _answers(draw: st.DrawFn) -> list[Chunk]:
+    chunks: list[Chunk] = []
+    blocks: dict[int, Block] = {}
+    for index in draw(st.lists(st.sampled_from(_INDICES), max_size=3, unique=True)):
+        blocks[index] = _empty(draw(st.sampled_from(_KINDS)), f"call_{index}")
+        chunks.append({"type": "block-start", "index": index, "blockType": blocks[index]["type"]})
+        # Interleaved: any block that is open by now may go on.
+        for place in draw(st.lists(st.sampled_from(list(blocks)), max_size=4)):
+            chunks.append(_delta(blocks[place], place, draw(_PIECES)))
+    for index, block in blocks.items():
+        chunks.append({"type": "block-end", "index": index, "block": block})
+    usage = draw(st.none() | st.fixed_dictionaries({"inputTokens": st.integers(0, 9)}))
+    if usage is not None:
+        chunks.append({"type": "usage", "usage": usage})
+    return [*chunks, draw(finishes())]
+
+
+def _empty(kind: str, call_id: str) -> Block:
+    if kind == "tool-call":
+        return {"type": kind, "id": call_id, "name": "tool", "arguments": ""}
+    return {"type": kind, "text": ""}
+
+
+def _delta(block: Block, index: int, piece: str) -> Chunk:
+    """The next delta of a block, which grows by it."""
+    if block["type"] == "tool-call":
+        block["arguments"] += piece
+        named = {"id": block["id"], "name": block["name"]}
+        return {"type": "tool-call-delta", "index": index, **named, "argumentsDelta": piece}
+    block["text"] += piece
+    return {"type": _DELTAS[block["type"]], "index": index, "text": piece}
+
+
+@st.composite
+def _spoiled(draw: st.DrawFn) -> list[Any]:
+    stream: list[Any] = draw(_answers())
+    for _ in range(draw(st.integers(1, 4))):
+        at = draw(st.integers(0, len(stream)))
+        what = draw(
+            st.sampled_from(
+                ["lost", "again", "straggler", "end", "finish", "other index", "other type", "junk"]
+            )
+        )
+        if what in ("straggler", "end"):
+            index = draw(st.sampled_from(_INDICES))
+            block = _empty(draw(st.sampled_from(_KINDS)), "late")
+            late = _delta(block, index, draw(_PIECES))
+            stream.insert(at, late if what == "straggler" else _end(index, block))
+        elif what == "finish":
+            stream.insert(at, draw(finishes()))
+        elif what == "junk":
+            stream.insert(at, draw(_junk()))
+        elif at < len(stream):
+            stream[at : at + 1] = _twisted(draw, what, stream[at])
+    return stream
+
+
+def _end(index: int, block: Block) -> Chunk:
+    return {"type": "block-end", "index": index, "block": block}
+
+
+def _twisted(draw: st.DrawFn, what: str, chunk: Any) -> list[Any]:
+    """What becomes of one chunk of a stream."""
+    if what == "lost":
+        return []
+    if what == "again" or not isinstance(chunk, dict):
+        return [chunk, chunk]
+    if what == "other index":
+        return [{**chunk, "index": draw(st.sampled_from([*_INDICES, -1, True, 1.0, "0", None]))}]
+    return [{**chunk, "type": draw(st.sampled_from([*_TYPES, "future"]))}]
+
+
+def _junk() -> st.SearchStrategy[Any]:
+    """Draw something that is no usable chunk, though it may look like one."""
+    values = st.sampled_from([*_TYPES, 0, 1]) | json_values()
+    return json_values() | st.dictionaries(st.sampled_from(_WORDS), values, max_size=5)
