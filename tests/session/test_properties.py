@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
+import contextlib
 import os
 import tempfile
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -15,103 +14,40 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onetake.errors import UsageError
-from onetake.session.events import Event, make_event
+from onetake.session.events import Event, Header, make_event
 from onetake.session.frames import compress, read_image
 from onetake.session.history import History, derive_messages
 from onetake.session.jsonl import encode_log, encode_records, read_log, rewrite
-from onetake.session.packing import MIN_RUN, ROW_TYPES, SAFE, event_count, pack, spans, unpack
+from onetake.session.log import SessionLog
+from onetake.session.packing import PackingError, event_count, pack, row_of, unpack
 from onetake.session.repair import close_interrupted
 from onetake.session.store import SessionStore
-from tests.session.make import counting_log, header, user
+from onetake.session.writer import StoreError
+from onetake.testing.invariants import packing as packs
+from onetake.testing.invariants import session as holds
+from onetake.testing.invariants import store as keeps
+from onetake.testing.invariants.packing import exactly
+from onetake.testing.strategies.logs import Payload, batches, changed_rows, conversations, event_lists
+from onetake.testing.strategies.text import json_values
+from tests.session.make import counting_log, header
 
-texts = st.text(st.characters(codec=None, exclude_categories=()), max_size=4)
-small = st.integers(0, 1)
-times = st.integers(-3, 9) | st.sampled_from([SAFE, -SAFE, SAFE + 1, 0.5, None, True])
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | texts,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
-    max_leaves=6,
-)
-
-
-@st.composite
-def chunks(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw a chunk that mostly qualifies for packing."""
-    kind = draw(
-        st.sampled_from(["text-delta", "text-delta", "reasoning-delta", "tool-call-delta", "block-end"])
-    )
-    chunk: dict[str, Any] = {"type": kind, "index": draw(small)}
-    if kind == "tool-call-delta":
-        chunk["id"] = draw(st.sampled_from("ab"))
-        if draw(st.booleans()):
-            chunk["name"] = draw(st.sampled_from("ab"))
-        chunk["argumentsDelta"] = draw(texts)
-    elif kind != "block-end":
-        chunk["text"] = draw(texts)
-    return chunk
-
-
-@st.composite
-def payloads(draw: st.DrawFn) -> tuple[str, Any, dict[str, Any]]:
-    """Draw type, data and further keys of an event."""
-    if draw(st.integers(0, 9)) == 0:
-        extra = draw(st.dictionaries(texts, json_values, max_size=1))
-        extra = {key: value for key, value in extra.items() if key not in ("type", "seq", "time", "data")}
-        kind = draw(texts)
-        return (kind if kind not in ROW_TYPES else "x"), draw(json_values), extra
-    odd = draw(st.integers(0, 9)) == 0
-    data = {"turn": draw(small), "step": 1, "chunk": draw(chunks())}
-    if odd:
-        data[draw(texts)] = draw(json_values)
-    return "assistant/chunk", data, {}
-
-
-@st.composite
-def event_lists(draw: st.DrawFn) -> list[Event]:
-    """Draw the events of a log, with long runs and all that ends them."""
-    events: list[Event] = []
-    for kind, data, extra in draw(st.lists(payloads(), max_size=6)):
-        for _ in range(draw(st.integers(1, 5))):
-            time = draw(times)
-            events.append(
-                {"type": kind, "seq": len(events), "time": time, "data": copy.deepcopy(data), **extra}
-            )
-    return events
-
-
-def strict(value: Any) -> Any:
-    """Return something equal only for values of the same types and key order."""
-    if isinstance(value, dict):
-        return ("object", [(key, strict(item)) for key, item in value.items()])
-    if isinstance(value, list):
-        return ("array", [strict(item) for item in value])
-    return (type(value), repr(value))
+Conversation = tuple[Header, list[Event]]
 
 
 @given(event_lists())
 def test_packing_loses_nothing(events: list[Event]) -> None:
-    """Unpacking gives equal events, types included; packing again gives the same records."""
-    before = copy.deepcopy(events)
-    records = pack(events)
-    assert events == before, "packing must not change what it packs"
-    restored = unpack(records)
-    assert strict(restored) == strict(events)
-    assert pack(restored) == records
-    assert sum(map(event_count, records)) == len(events)
+    packs.check_lossless(pack, unpack, events)
+    assert sum(map(event_count, pack(events))) == len(events)
 
 
 @given(event_lists())
 def test_runs_are_maximal_and_long_enough(events: list[Event]) -> None:
-    """Spans partition the log; a row holds at least three; no two neighbouring spans would pack as one."""
-    cut = list(spans(events))
-    assert [at for start, stop in cut for at in range(start, stop)] == list(range(len(events)))
-    assert all(stop - start == 1 or stop - start >= MIN_RUN for start, stop in cut)
-    for (start, middle), (_, stop) in pairwise(cut):
-        assert [(start, stop)] != list(spans(events[start:stop])) or stop - start < MIN_RUN, (
-            start,
-            middle,
-            stop,
-        )
+    packs.check_packs(pack, events)
+
+
+@given(changed_rows())
+def test_a_changed_row_is_refused_or_says_what_it_says(row: dict[str, Any]) -> None:
+    packs.check_strict(unpack, row_of, row, PackingError)
 
 
 @given(event_lists(), st.booleans(), st.booleans())
@@ -119,8 +55,8 @@ def test_a_written_log_reads_back(events: list[Event], packed: bool, squeezed: b
     """As the same events, plain or compressed, and rewriting it in its own form changes no byte."""
     raw = encode_log(header(), events, packed=packed)
     log = read_log(compress(raw) if squeezed else raw, "log")
-    assert strict(log.header) == strict(header())
-    assert [strict(event) for event in log.events] == [strict(joined(event)) for event in events]
+    assert exactly(log.header) == exactly(header())
+    assert [exactly(event) for event in log.events] == [exactly(joined(event)) for event in events]
     assert rewrite(log, packed=packed) == raw
 
 
@@ -146,27 +82,55 @@ def test_unpack_then_pack_gives_a_projected_log_back(events: list[Event]) -> Non
     assert rewrite(read_log(split, "log"), packed=True) == encode_log(header(), events)
 
 
-@given(st.lists(st.tuples(st.sampled_from("aaar"), st.integers(0, 30), st.integers(0, 30)), max_size=12))
-def test_history_is_incremental_and_does_not_alias(steps: Sequence[tuple[str, int, int]]) -> None:
-    """Feeding one by one is deriving at once; a replacement shadows exactly its range."""
-    log = counting_log()
-    model: list[int] = []
-    for kind, left, right in steps:
-        op: Any = "append"
-        if kind == "r" and model:
-            first, last = sorted((left % len(model), right % len(model)))
-            op = {"op": "replace", "start": model[first], "end": model[last]}
-            model[first : last + 1] = [log.next_seq]
-        else:
-            model.append(log.next_seq)
-        log.append("user/message", user(str(log.next_seq)), surface_op=op)
-        assert [message["content"][0]["text"] for message in log.messages()] == [str(seq) for seq in model]
-    assert log.messages() == derive_messages(log.events)
-    assert History(log.events).seqs() == model
-    before = copy.deepcopy(log.events)
-    for message in log.messages():
-        message["content"].clear()
-    assert log.events == before
+@given(conversations())
+def test_history_is_derived_from_the_log_alone(conversation: Conversation) -> None:
+    _, events = conversation
+    holds.check_seqs(events)
+    holds.check_derivation(derive_messages, History, events)
+    holds.check_no_alias(derive_messages, events)
+
+
+@given(conversations(), st.lists(st.tuples(st.integers(0, 99), json_values()), max_size=4))
+def test_what_is_no_message_changes_no_history(conversation: Conversation, noise: list[Any]) -> None:
+    others = [(place, make_event("x/note", 0, 0, value)) for place, value in noise]
+    holds.check_independence(derive_messages, conversation[1], others)
+
+
+@given(conversations(), st.booleans(), st.booleans(), st.integers(1, 9))
+def test_a_stored_log_derives_the_same_history(
+    conversation: Conversation, packed: bool, squeezed: bool, batch: int
+) -> None:
+    head, _ = conversation
+
+    def save(events: Sequence[Event]) -> bytes:
+        cut = [events[at : at + batch] for at in range(0, len(events), batch)]
+        parts = [encode_log(head, []), *(encode_records(each, packed=packed) for each in cut)]
+        return b"".join(map(compress, parts)) if squeezed else b"".join(parts)
+
+    holds.check_saved(derive_messages, conversation[1], save, lambda raw: read_log(raw, "log").events)
+
+
+@given(st.lists(st.booleans(), max_size=8))
+def test_numbers_are_given_once_whoever_fails_to_take_the_event(fails: list[bool]) -> None:
+    check_numbers(SessionLog, fails)
+
+
+def check_numbers(kind: type[SessionLog], fails: list[bool]) -> None:
+    """Append events while somebody who watches fails at some of them."""
+    log = kind(header())
+    failing = iter(fails)
+
+    def watch(event: Event) -> None:
+        if next(failing):
+            raise OSError("disk full")
+
+    log.subscribe(watch)
+    for _ in fails:
+        try:
+            log.append("x", None)
+        except OSError:
+            continue
+    holds.check_seqs(log.events)
 
 
 TURN_EVENTS = [
@@ -194,71 +158,73 @@ def test_a_repaired_log_needs_no_repair(steps: list[tuple[str, int]]) -> None:
     assert close_interrupted(log.events) == []
 
 
-@st.composite
-def stored_logs(draw: st.DrawFn) -> tuple[bytes, list[Event], list[tuple[int, int]], bool]:
-    """Draw the bytes of a stored log, its events, and after each flush (bytes, events) acknowledged."""
-    squeezed = draw(st.booleans())
-    events: list[Event] = []
+def load(raw: bytes) -> keeps.Loaded:
+    """Read the bytes of a store."""
+    image = read_image(raw, "log")
+    log = read_log(raw[: image.durable], "log")
+    return keeps.Loaded(log.events, image.torn.size if image.torn else 0)
+
+
+def written(
+    appended: list[list[Payload]], squeezed: bool, fails: Sequence[bool] = (), kind: Any = SessionStore
+) -> keeps.Written:
+    """Store events batch by batch; `fails` says at which flush the disk is full at first."""
     acknowledged: list[tuple[int, int]] = []
     with tempfile.TemporaryDirectory() as root, patch.object(os, "fsync"):  # nobody pulls the plug here
-        store = SessionStore(Path(root), compression="zstd" if squeezed else "none", project="p")
         log = counting_log()
-        writer = store.open(log)
-        for size in draw(st.lists(st.integers(1, 5), min_size=1, max_size=4)):
-            for _ in range(size):
-                kind, data, _ = draw(payloads())
-                log.append(kind, data)
+        writer = kind(Path(root), compression="zstd" if squeezed else "none", project="p").open(log)
+        for number, batch in enumerate(appended):
+            for type_, data, _ in batch:
+                log.append(type_, data)
+            if number < len(fails) and fails[number]:
+                full = OSError(28, "No space left on device")
+                with patch.object(os, "pwrite", side_effect=full), contextlib.suppress(StoreError):
+                    writer.flush_now()
             writer.flush_now()
             acknowledged.append((writer.path.stat().st_size, log.next_seq))
         raw = writer.path.read_bytes()
         writer.abandon()
-        events = log.events
-    return raw, [joined(event) for event in events], acknowledged, squeezed
+    lines = frozenset(at + 1 for at, byte in enumerate(raw) if byte == ord("\n"))
+    ends = frozenset(size for size, _ in acknowledged) if squeezed else lines
+    return keeps.Written(raw, [joined(event) for event in log.events], acknowledged, ends)
 
 
-@given(stored_logs(), st.data())
+@given(batches(), st.booleans(), st.lists(st.booleans(), max_size=4))
+def test_a_store_holds_everything_that_was_flushed(
+    appended: list[list[Payload]], squeezed: bool, fails: list[bool]
+) -> None:
+    """Also when the disk was full in between."""
+    keeps.check_whole(load, written(appended, squeezed, fails))
+
+
+@given(batches(), st.booleans(), st.data())
 def test_a_store_cut_anywhere_keeps_what_was_acknowledged(
-    stored: tuple[bytes, list[Event], list[tuple[int, int]], bool], data: st.DataObject
+    appended: list[list[Payload]], squeezed: bool, data: st.DataObject
 ) -> None:
-    """For every cut behind the publication: all whole batches are there, the tail is exactly the rest."""
-    raw, events, acknowledged, _ = stored
-    cut = data.draw(st.integers(acknowledged[0][0], len(raw)))
-    image = read_image(raw[:cut], "log")
-    log = read_log(raw[: image.durable], "log")
-    assert len(log.events) >= max(count for size, count in acknowledged if size <= cut)
-    assert log.events == events[: len(log.events)]
-    assert image.durable + (image.torn.size if image.torn else 0) == cut
-    live = read_log(raw[:cut], "log", live=True)
-    assert live.events == log.events and live.flaw is None
+    log = written(appended, squeezed)
+    cut = data.draw(st.integers(log.acknowledged[0][0], len(log.raw)))
+    keeps.check_cut(load, log, cut)
+    assert len(log.raw[:cut]) == read_image(log.raw[:cut], "log").durable + load(log.raw[:cut]).torn
+    live = read_log(log.raw[:cut], "log", live=True)
+    assert live.events == load(log.raw[:cut]).events and live.flaw is None
 
 
-@given(stored_logs(), st.data())
-def test_a_flipped_bit_is_never_silently_wrong(
-    stored: tuple[bytes, list[Event], list[tuple[int, int]], bool], data: st.DataObject
-) -> None:
-    """A checksummed log is refused, or gives all events, or reports a tail behind a true beginning."""
-    raw, events, _, squeezed = stored
-    raw = raw if squeezed else compress(raw)
-    at = data.draw(st.integers(0, len(raw) - 1))
-    flipped = raw[:at] + bytes([raw[at] ^ (1 << data.draw(st.integers(0, 7)))]) + raw[at + 1 :]
-    try:
-        image = read_image(flipped, "log")
-        log = read_log(flipped[: image.durable], "log")
-    except UsageError:
-        return
-    assert log.events == events[: len(log.events)]
-    assert image.torn is not None or log.events == events
+@given(batches(), st.data())
+def test_a_flipped_bit_is_never_silently_wrong(appended: list[list[Payload]], data: st.DataObject) -> None:
+    log = written(appended, squeezed=True)
+    at = data.draw(st.integers(0, len(log.raw) - 1))
+    keeps.check_flip(load, log, at, data.draw(st.integers(0, 7)), UsageError)
 
 
-@given(stored_logs(), st.data())
+@given(batches(), st.booleans(), st.binary(max_size=40))
 def test_live_reading_never_raises_behind_the_header(
-    stored: tuple[bytes, list[Event], list[tuple[int, int]], bool], data: st.DataObject
+    appended: list[list[Payload]], squeezed: bool, rest: bytes
 ) -> None:
     """Whatever bytes follow the first batch."""
-    raw, events, acknowledged, _ = stored
-    size, count = acknowledged[0]
-    log = read_log(raw[:size] + data.draw(st.binary(max_size=40)), "log", live=True)
-    assert log.events[:count] == events[:count]
+    log = written(appended, squeezed)
+    size, count = log.acknowledged[0]
+    live = read_log(log.raw[:size] + rest, "log", live=True)
+    assert live.events[:count] == log.events[:count]
 
 
 def test_make_event_leaves_out_what_is_not_given() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
 
 
+@cache
 def texts() -> st.SearchStrategy[str]:
     """Draw a text of any characters, among them line ends of all kinds, NUL, marks and lone surrogates."""
     return st.text(
@@ -17,6 +19,7 @@ def texts() -> st.SearchStrategy[str]:
     )
 
 
+@cache
 def json_values() -> st.SearchStrategy[Any]:
     """Draw a JSON value."""
     return st.recursive(
