@@ -1,184 +1,230 @@
 """Whatever is said to an agent, and whenever: the log stays a log that can be read, repaired and replayed.
 
-A schedule says things, cancels and lets time pass; the model and the tools do what they like. Afterwards the
-log must satisfy every invariant of a well-formed conversation.
+A state machine says things, cancels and lets virtual time pass; the model and the tools do what they like.
+At every moment, and at the end, the log must satisfy every invariant of a well-formed conversation.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from onetake.agent.agent import Agent, AgentConfig
+from onetake.agent.context import AppContext
 from onetake.agent.inbox import Inbox
+from onetake.errors import OnetakeError
 from onetake.model.failures import ModelFailure, failure
+from onetake.model.registry import ModelInfo
+from onetake.model.request import ModelRequest
 from onetake.session.events import make_header
 from onetake.session.log import SessionLog
 from onetake.session.repair import close_interrupted
+from onetake.testing.errors import InvariantViolation
+from onetake.testing.invariants import conversation as holds
+from onetake.testing.invariants.session import check_seqs
+from onetake.testing.strategies.schedules import CallPlan, ToolPlan, call_plans, delays, tool_plans
+from onetake.testing.virtual_time import VirtualTimeLoop
 from onetake.tools.registry import ToolContext
-from tests.agent.fakes import Item, add_tool, agent_with, calls, finish, says, text
+from tests.agent.fakes import add_tool, calls, finish, says, text
 
 Event = dict[str, Any]
-
-OPENING = {"turn/start": "turn/end", "step/start": "step/end"}
-
-
-def violations(events: list[Event], said: list[str]) -> list[str]:
-    """What is wrong with a finished log, in words; nothing for a good one."""
-    wrong: list[str] = []
-    open_turn: int | None = None
-    open_step: int | None = None
-    last_turn = 0
-    last_step = 0
-    calls: dict[int, str] = {}
-    for event in events:
-        kind, data = event["type"], event["data"]
-        if kind == "turn/start":
-            if open_turn is not None or data["turn"] <= last_turn:
-                wrong.append(f"turn {data['turn']} starts inside or before another")
-            open_turn = last_turn = data["turn"]
-            last_step = 0
-        elif kind == "turn/end":
-            if open_turn != data["turn"] or open_step is not None:
-                wrong.append(f"turn {data['turn']} ends while it or a step is not as it should be")
-            open_turn = None
-        elif kind == "step/start":
-            if open_turn != data["turn"] or open_step is not None or data["step"] != last_step + 1:
-                wrong.append(f"step {data['step']} starts out of order")
-            open_step = last_step = data["step"]
-        elif kind == "step/end":
-            if open_step != data["step"] or calls:
-                wrong.append(f"step {data['step']} ends with {len(calls)} open calls")
-            open_step = None
-        elif kind.startswith(("assistant/", "tool/", "user/", "request/")):
-            if open_step is None:
-                wrong.append(f"{kind} outside of a step")
-            placed = kind.startswith(("assistant/", "tool/"))
-            if placed and (data["turn"], data["step"]) != (open_turn, open_step):
-                wrong.append(f"{kind} belongs to another step")
-        if kind == "tool/call":
-            calls[event["seq"]] = data["callId"]
-        elif kind == "tool/result":
-            (source,) = event["sourceEventSeqs"]
-            if calls.get(source) != data["message"]["source"]["callId"] or source != min(calls):
-                wrong.append("a result without its call, twice, or out of order")
-            calls.pop(source, None)
-    if open_turn is not None or open_step is not None:
-        wrong.append("a turn or step is open at the end")
-    delivered = [event["data"]["id"] for event in events if event["type"] == "user/message"]
-    wrong += placement(events, said, delivered)
-    return wrong
+TOOLS = ("a", "b")
+T = TypeVar("T")
 
 
-def placement(events: list[Event], said: list[str], delivered: list[str]) -> list[str]:
-    """Each message is in the conversation exactly once, or durably cancelled exactly once, never both."""
-    queues: dict[str, list[str]] = {"next-turn": [], "next-step": []}
-    cancelled: list[str] = []
-    wrong: list[str] = []
-    for event in events:
-        if event["type"] != "agent/inbox/spliced":
-            continue
-        data = event["data"]
-        queue, start = queues[data["target"]], data["start"]
-        removed = queue[start : start + data.get("removedCount", 0)]
-        if len(removed) != data.get("removedCount", 0):
-            wrong.append("a splice removes what is not there")
-        queue[start : start + len(removed)] = [message["id"] for message in data["inserted"]]
-        if data.get("outcome") == "canceled":
-            cancelled += removed
-    wrong += [f"{name} is not empty" for name, queue in queues.items() if queue]
-    if sorted(delivered + cancelled) != sorted(said):
-        wrong.append("a message was lost, delivered twice, or both delivered and cancelled")
-    return wrong
+MOST_CALLS = 200
+"""More than any machine here can cause."""
 
 
-MODEL_CALLS = st.one_of(
-    st.just("says"),
-    st.just("max-tokens"),
-    st.just("error"),
-    st.just("throw"),
-    st.lists(st.sampled_from(["echo", "slow", "missing", "fail"]), min_size=1, max_size=4),
-)
-OPS = st.lists(
-    st.one_of(
-        st.sampled_from(["followup", "steer", "inject", "cancel"]),
-        st.integers(min_value=0, max_value=40),  # let the event loop go round that often
-    ),
-    max_size=25,
-)
+class Endless(BaseException):
+    """The agent goes on and on; no `except Exception` of the loop may swallow that."""
 
 
-def call_of(kind: str | list[str], number: int) -> list[Item]:
-    """What the model does in one call."""
-    if isinstance(kind, list):
-        # Ids repeat across calls of one step on purpose: models do that.
-        return calls(*((f"call_{number}_{place // 2}", name, "{}") for place, name in enumerate(kind)))
-    if kind == "max-tokens":
-        return [*text("a"), *calls(("x", "echo", "{"))[1:2], *finish("max-tokens")]
-    if kind == "error":
-        return [*text("a"), *finish("error", failure={"message": "no", "code": "X"})]
-    if kind == "throw":
-        return [*text("a")[:2], ModelFailure(failure("no", "X"))]
-    return says("a", "b")
+class PlannedModel:
+    """A model that follows its plans, checks what it is shown, and says little when they are used up."""
+
+    id = "fake"
+    models = {"m": ModelInfo(id="m")}  # noqa: RUF012
+
+    def __init__(self, plans: list[CallPlan], log: Callable[[], SessionLog]) -> None:
+        self._plans = plans
+        self._log = log
+        self._calls = 0
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Any, None]:
+        holds.check_request(self._log().events, request.messages)
+        number, self._calls = self._calls, self._calls + 1
+        if number > MOST_CALLS:
+            raise Endless
+        plan = self._plans[number] if number < len(self._plans) else CallPlan("says", 0.0)
+        for chunk in chunks_of(plan, number):
+            await asyncio.sleep(plan.seconds)
+            yield chunk
+        if plan.kind == "throws":
+            raise ModelFailure(failure("no", "X"))
 
 
-@given(
-    ops=OPS,
-    model=st.lists(MODEL_CALLS, max_size=30),
-    parallel=st.integers(1, 3),
-    max_steps=st.integers(1, 4),
-    close_early=st.booleans(),
-)
-def test_every_schedule_leaves_a_well_formed_log(
-    ops: list[str | int],
-    model: list[str | list[str]],
-    parallel: int,
-    max_steps: int,
-    close_early: bool,
-) -> None:
-    async def main() -> None:
-        # More calls than the schedule can cause, so that the model never runs out.
-        script = [call_of(kind, number) for number, kind in enumerate(model)]
-        script += [says("end") for _ in range(4 * len(ops) + 4)]
-        said: list[str] = []
-        limits = {"parallel_tools": parallel, "max_steps": max_steps}
-        async with agent_with(script, Path("/nowhere"), **limits) as (agent, _):
+def chunks_of(plan: CallPlan, number: int) -> list[Any]:
+    """What the model says by a plan."""
+    match plan.kind:
+        case "calls":
+            # Ids repeat across calls of one step on purpose: models do that.
+            asked = ((f"call_{number}_{n // 2}", name, "{}") for n, name in enumerate(plan.tools))
+            return list(calls(*asked))
+        case "max-tokens":
+            return [*text("a"), *calls(("x", "a", "{"))[1:2], *finish("max-tokens")]
+        case "error":
+            return [*text("a"), *finish("error", failure={"message": "no", "code": "X"})]
+        case "throws":
+            return text("a")[:2]
+        case _:
+            return list(says("a", "b"))
 
-            async def slow(arguments: Any, ctx: ToolContext) -> str:
-                for _ in range(7):
-                    await asyncio.sleep(0)
-                return "slow"
 
-            async def fail(arguments: Any, ctx: ToolContext) -> str:
-                raise ValueError("fail")
+def answer_of(call_id: str, name: str) -> str:
+    """What a tool says to a call."""
+    return f"{name} for {call_id}"
 
-            add_tool(agent.ctx, "slow", slow)
-            add_tool(agent.ctx, "fail", fail)
-            for op in ops:
-                if op == "followup":
-                    said.append(agent.followup("f"))
-                elif op == "steer":
-                    said.append(agent.steer("s"))
-                elif op == "inject":
-                    said.append(agent.inject("i", plugin="p"))
-                elif op == "cancel":
-                    agent.cancel()
-                else:
-                    assert isinstance(op, int)
-                    for _ in range(op):
-                        await asyncio.sleep(0)
-            if not close_early:
-                await agent.when_idle()
-                assert agent.status == "idle"
-        events = agent.log.events
-        assert violations(events, said) == []
-        assert close_interrupted(events) == []
 
-    asyncio.run(main())
+class Conversation(RuleBasedStateMachine):
+    """An agent, and everything that may be done to it."""
+
+    fault: Callable[[], AbstractContextManager[Any]] = nullcontext
+    """What is wrong with the agent, for those who want to see it found."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = VirtualTimeLoop()
+        self.said: list[str] = []
+        self.statuses: list[str] = []
+        self.agent: Agent | None = None
+        self._patched = type(self).fault()
+        self._patched.__enter__()
+
+    @initialize(
+        plans=st.lists(call_plans(TOOLS), max_size=8),
+        tools=st.tuples(tool_plans(), tool_plans()),
+        parallel=st.integers(1, 3),
+        max_steps=st.integers(1, 4),
+    )
+    def begin(
+        self, plans: list[CallPlan], tools: tuple[ToolPlan, ...], parallel: int, max_steps: int
+    ) -> None:
+        ctx = AppContext(config_dir=Path("/nowhere"), environ={"HOME": "/nowhere", "ONETAKE_RUN": "x"})
+        ctx.providers.register(PlannedModel(plans, lambda: self.log))
+        ctx.agent_config = AgentConfig(
+            provider="fake", model="m", parallel_tools=parallel, max_steps=max_steps
+        )
+        for name, plan in zip(TOOLS, tools, strict=True):
+            add_tool(ctx, name, handler(name, plan))
+        self.agent = self.run(ctx.create_session(Path("/nowhere")))
+
+    @property
+    def log(self) -> SessionLog:
+        assert self.agent is not None
+        return self.agent.log
+
+    def run(self, main: Coroutine[Any, Any, T]) -> T:
+        """Run something in the loop, to its end."""
+        try:
+            return self.loop.run_until_complete(main)
+        except Endless:
+            raise InvariantViolation("the agent does not come to an end") from None
+
+    def do(self, what: Callable[[Agent], Any]) -> Any:
+        """Do something inside of the loop, and let it go round once."""
+
+        async def inside() -> Any:
+            assert self.agent is not None
+            done = what(self.agent)
+            await asyncio.sleep(0)
+            return done
+
+        return self.run(inside())
+
+    @rule(how=st.sampled_from(["followup", "steer", "inject"]))
+    def say(self, how: str) -> None:
+        def words(agent: Agent) -> str:
+            return agent.inject("i", plugin="p") if how == "inject" else getattr(agent, how)(how)
+
+        if self.statuses[-1] == "disposed":
+            with pytest.raises(OnetakeError, match="is closed"):
+                self.do(words)
+        else:
+            self.said.append(self.do(words))
+
+    @rule()
+    def cancel(self) -> None:
+        self.do(lambda agent: agent.cancel())
+
+    @rule(seconds=delays())
+    def wait(self, seconds: float) -> None:
+        self.run(asyncio.sleep(seconds))
+
+    @rule()
+    def settle(self) -> None:
+        assert self.agent is not None
+        self.run(self.agent.when_idle())
+        if self.agent.status != "disposed":
+            holds.check_conversation(self.log.events, self.said)
+
+    @precondition(lambda self: len(self.said) > 3)
+    @rule()
+    def dispose(self) -> None:
+        assert self.agent is not None
+        self.run(self.agent.close())
+
+    @invariant()
+    def holds_at_every_moment(self) -> None:
+        if self.agent is None:
+            return
+        self.statuses.append(self.agent.status)
+        holds.check_statuses(self.statuses)
+        check_seqs(self.log.events)
+
+    def teardown(self) -> None:
+        try:
+            if self.agent is None:
+                return
+            self.run(self.agent.close())
+            events = self.log.events
+            broken = [data for data in map(ending, events) if "the request shows" in data]
+            if broken:
+                raise InvariantViolation(broken[0])
+            holds.check_conversation(events, self.said)
+            holds.check_results(events, answer_of)
+            assert close_interrupted(events) == []
+        finally:
+            self._patched.__exit__(None, None, None)
+            self.loop.close()
+
+
+def ending(event: Event) -> str:
+    """What a turn says of its failure; nothing for other events."""
+    reason = event["data"]["reason"] if event["type"] == "turn/end" else {}
+    return str(reason.get("error", {}).get("message", ""))
+
+
+def handler(name: str, plan: ToolPlan) -> Callable[[Any, ToolContext], Any]:
+    async def run(arguments: Any, ctx: ToolContext) -> str:
+        await asyncio.sleep(plan.seconds)
+        if plan.fails:
+            raise ValueError("fail")
+        return answer_of(ctx.call_id, name)
+
+    return run
+
+
+TestConversation = Conversation.TestCase
+TestConversation.settings = settings(stateful_step_count=20)
 
 
 INBOX_OPS = st.sampled_from(["turn", "step", "take", "take step", "drop", "hold", "release"])
@@ -230,14 +276,14 @@ def built(rows: list[Any]) -> list[Event]:
 
 
 def test_the_invariants_accept_a_good_log() -> None:
-    assert violations(built(GOOD), ["m"]) == []
+    assert holds.faults(built(GOOD), ["m"]) == []
 
 
 @pytest.mark.parametrize("dropped", range(len(GOOD)))
 def test_the_invariants_notice_every_dropped_event(dropped: int) -> None:
     events = built(GOOD)
     del events[dropped]
-    assert violations(events, ["m"]) != []
+    assert holds.faults(events, ["m"]) != []
 
 
 @pytest.mark.parametrize("first", [3, 5, 7, 9])
@@ -245,4 +291,4 @@ def test_the_invariants_notice_swapped_events(first: int) -> None:
     events = built(GOOD)
     events[first], events[first + 1] = events[first + 1], events[first]
     # Swapping the two calls is fine: each result still has its own call before it.
-    assert (violations(events, ["m"]) != []) == (first != 5)
+    assert (holds.faults(events, ["m"]) != []) == (first != 5)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hypothesis.stateful import RuleBasedStateMachine
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -14,6 +16,6 @@ class Fault:
     """A few words with hyphens."""
     story: str
     """One sentence: what the bug does."""
-    prove: Callable[[], object]
-    """A property of Hypothesis (a function under `@given`) that runs the room's strategy and invariant on the
-    faulty variant; it has to fail."""
+    prove: Callable[[], object] | type[RuleBasedStateMachine]
+    """A property of Hypothesis (a function under `@given`, or a state machine) that runs the room's strategy
+    and invariant on the faulty variant; it has to fail."""

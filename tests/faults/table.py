@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
 
 from onetake.testing.errors import InvariantViolation
 from tests.faults.fault import Fault
@@ -40,18 +41,22 @@ def all_faults() -> list[tuple[str, Fault]]:
 
 def find(room: str, fault: Fault, *, shrink: bool = False) -> Found | None:
     """Run the property on the faulty subject; None: it holds, so nobody would notice the fault."""
-    prove = settings(
+    chosen = settings(
         deadline=None,
         derandomize=True,
         database=None,
         phases=_SHRINK if shrink else _SHRINK[:2],
         report_multiple_bugs=False,
         print_blob=False,
+        stateful_step_count=20,
         suppress_health_check=list(HealthCheck),
-    )(fault.prove)
+    )
     started = time.monotonic()
     try:
-        prove()
+        if isinstance(fault.prove, type):
+            run_state_machine_as_test(fault.prove, settings=chosen)
+        else:
+            chosen(fault.prove)()
     except InvariantViolation as error:
         text = re.sub(r"\s+", " ", str(error))
         return Found(time.monotonic() - started, text, len(text))
