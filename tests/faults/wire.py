@@ -1,0 +1,116 @@
+"""Readers of a model's answer with bugs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onetake.testing.invariants import wire as holds
+from onetake.testing.strategies import wire as draws
+from onetake.wire.chat import ChatStreamDecoder
+from onetake.wire.sse import SSEDecoder
+from tests.faults.fault import Fault
+
+WIDE = "".join(map(chr, (0x85, 0x2028, 0x2029)))
+
+
+class SplitsAtUnicode(SSEDecoder):
+    """Takes every line end of Unicode for one."""
+
+    def feed(self, data: bytes) -> list[Any]:
+        for end in WIDE:
+            data = data.replace(end.encode(), b"\n")
+        return super().feed(data)
+
+
+class ForgetsCarriageReturn(SSEDecoder):
+    """Takes a CRLF that is cut in two for two line ends."""
+
+    def feed(self, data: bytes) -> list[Any]:
+        self._skip_line_feed = False
+        return super().feed(data)
+
+
+class DecodesPieces(SSEDecoder):
+    """Decodes each segment by itself."""
+
+    def feed(self, data: bytes) -> list[Any]:
+        return super().feed(data.decode("utf-8", "replace").encode())
+
+
+class TakesTheEndForComplete(ChatStreamDecoder):
+    """Believes that a connection that ends has said everything."""
+
+    def close(self) -> list[Any]:
+        self._events.close()
+        return self._chunks.end()
+
+
+class ReadsPieces(ChatStreamDecoder):
+    """Expects each segment to hold whole events."""
+
+    def feed(self, data: bytes) -> list[Any]:
+        self._events = SSEDecoder()
+        return super().feed(data)
+
+
+class TrustsShapes(ChatStreamDecoder):
+    """Reaches into an event as if every event had a choice."""
+
+    def _take(self, data: str) -> list[Any]:
+        if data.startswith("{"):
+            import json
+
+            json.loads(data)["choices"]
+        return super()._take(data)
+
+
+def numbered(kind: type[ChatStreamDecoder]) -> Callable[[], ChatStreamDecoder]:
+    """Makes decoders that name calls by their number, so that two runs can be compared."""
+
+    def new() -> ChatStreamDecoder:
+        numbers = count(1)
+        return kind(new_call_id=lambda: f"new{next(numbers)}")
+
+    return new
+
+
+def events(kind: type[SSEDecoder]) -> Any:
+    @given(draws.event_streams(), draws.segmentations())
+    def prove(stream: Any, cut: Any) -> None:
+        holds.check_events(kind, stream.events, cut(stream.data))
+
+    return prove
+
+
+def answers(kind: type[ChatStreamDecoder]) -> Any:
+    @given(draws.wire_streams("chat"), draws.segmentations())
+    def prove(stream: Any, cut: Any) -> None:
+        holds.check_decodes(numbered(kind), stream.chunks, cut(stream.data))
+
+    return prove
+
+
+@given(draws.wire_streams("chat"), draws.segmentations(), st.data())
+def broken_off(stream: Any, cut: Any, data: st.DataObject) -> None:
+    arrived = stream.data[: data.draw(st.integers(0, len(stream.data) - 1))]
+    holds.check_broken_off(numbered(TakesTheEndForComplete), stream.chunks, arrived, stream.needed, cut)
+
+
+@given(draws.hostile_streams("chat"), draws.segmentations())
+def hostile(data: bytes, cut: Any) -> None:
+    holds.check_survives(numbered(TrustsShapes), data, cut)
+
+
+FAULTS = [
+    Fault("unicode-line-ends", "U+2028 in data ends a line", events(SplitsAtUnicode)),
+    Fault("split-crlf", "a CRLF that two segments share ends an event early", events(ForgetsCarriageReturn)),
+    Fault("split-character", "a character that two segments share is lost", events(DecodesPieces)),
+    Fault("one-event-a-segment", "what a segment cuts is forgotten", answers(ReadsPieces)),
+    Fault("end-is-complete", "an answer that breaks off looks complete", broken_off),
+    Fault("trusts-shapes", "an event without choices raises", hostile),
+]
