@@ -94,9 +94,9 @@ def refuses(refuse: Any) -> Any:
     return prove
 
 
-@given(draws.loose_specs(), draws.values())
-def meaning(spec: Any, value: Any) -> None:
-    holds.check_meaning(compile_spec, takes_true_for_one, spec, value)
+@given(st.data(), draws.specs())
+def meaning(data: st.DataObject, spec: Any) -> None:
+    holds.check_meaning(compile_spec, takes_true_for_one, spec, data.draw(draws.satisfying(spec)))
 
 
 FAULTS = [

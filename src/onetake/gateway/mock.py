@@ -50,6 +50,8 @@ class MockModel:
         """The bodies of all requests so far."""
         self.client_left = asyncio.Event()
         """Set as soon as a client goes away before its streamed answer has ended."""
+        self.hanging = 0
+        """How many answers hang now."""
 
     @property
     def base_url(self) -> str:
@@ -101,7 +103,7 @@ class MockModel:
                 body=self._streamed(asked, reply, chunks, name),
             )
         if reply.hang:
-            await _hang()
+            await self._hang()
         status, headers, whole = encode_response(chunks, asked.model, response_id=name)
         return HttpResponse(status=status, headers=headers, body=whole)
 
@@ -117,23 +119,26 @@ class MockModel:
                 if data:
                     yield data
             if reply.hang:
-                await _hang()
+                await self._hang()
             if reply.error is not None:
                 yield encode_event(jsontext.dumps({"error": _error_object(reply.error)}))
         except (asyncio.CancelledError, GeneratorExit):
             self.client_left.set()
             raise
 
+    async def _hang(self) -> None:
+        """Wait for ever: the server cancels this when the client goes away."""
+        self.hanging += 1
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self.hanging -= 1
+
     def _keep(self, body: Json) -> None:
         self.requests.append(body)
         if self._capture is not None:
             self._capture.write(jsontext.dumps(body) + b"\n")
             self._capture.flush()
-
-
-async def _hang() -> None:
-    """Wait for ever: the server cancels this when the client goes away."""
-    await asyncio.get_running_loop().create_future()
 
 
 def _refusal(status: int, code: str, message: str) -> HttpResponse:

@@ -12,6 +12,7 @@ import contextlib
 import signal
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import msgspec
@@ -243,7 +244,7 @@ class Driver(ABC):
                 f"stdout also held {len(self.stray)} line(s) that are no frames, "
                 f"first: {self.stray[0][:200]!r}"
             )
-        lines.append(stderr_tail(self._world))
+        lines.append(stderr_tail(self._world.stderr))
         return DriveError("\n".join(lines), exit_code)
 
     def _refuse_half_line(self, process: AgentProcess) -> None:
@@ -253,10 +254,10 @@ class Driver(ABC):
             )
 
 
-def stderr_tail(world: World) -> str:
-    """The last lines of the agent's stderr, for messages."""
+def stderr_tail(stderr: Path) -> str:
+    """The last lines of the agent's stderr, which that file holds, for messages."""
     try:
-        text = world.stderr.read_bytes()[-8000:].decode("utf-8", "replace").strip("\n")
+        text = stderr.read_bytes()[-8000:].decode("utf-8", "replace").strip("\n")
     except FileNotFoundError:
         text = ""
     if not text:
