@@ -109,7 +109,12 @@ def check_packs(pack: Pack, events: Sequence[Event]) -> None:
 def check_lossless(pack: Pack, unpack: Unpack, events: Sequence[Event]) -> None:
     """`unpack(pack(x)) == x`, types and the order of keys included, and packing again changes nothing."""
     records = list(pack(events))
-    restored = list(unpack(records))
+    try:
+        restored = list(unpack(records))
+    except Exception as error:
+        raise InvariantViolation(
+            f"what was packed can be unpacked: came {type(error).__name__}: {error} for {records!r}"
+        ) from error
     if exactly(restored) != exactly(events):
         raise InvariantViolation(f"unpacked: expected {events!r}, came {restored!r}")
     again = list(pack(restored))

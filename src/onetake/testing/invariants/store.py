@@ -38,7 +38,10 @@ Load = Callable[[bytes], Loaded]
 
 def check_whole(load: Load, written: Written) -> None:
     """A log that nothing happened to is read whole, and without a complaint."""
-    loaded = load(written.raw)
+    try:
+        loaded = load(written.raw)
+    except Exception as error:
+        raise InvariantViolation(f"the whole log is read: came {type(error).__name__}: {error}") from error
     if list(loaded.events) != list(written.events) or loaded.torn:
         raise InvariantViolation(
             f"the whole log: expected {len(written.events)} events, came {len(loaded.events)} and "
@@ -48,7 +51,12 @@ def check_whole(load: Load, written: Written) -> None:
 
 def check_cut(load: Load, written: Written, cut: int) -> None:
     """Behind its publication a log may be cut anywhere: whole batches stay, and the rest is named."""
-    loaded = load(written.raw[:cut])
+    try:
+        loaded = load(written.raw[:cut])
+    except Exception as error:
+        raise InvariantViolation(
+            f"cut at byte {cut}: what was acknowledged is read: came {type(error).__name__}: {error}"
+        ) from error
     kept = max(count for size, count in written.acknowledged if size <= cut)
     if len(loaded.events) < kept:
         raise InvariantViolation(
