@@ -14,7 +14,7 @@ import pytest
 from onetake.errors import AgentError
 from onetake.snapshot.drive.process import AgentProcess
 from onetake.snapshot.drive.strays import kill_strays
-from tests.snapshot.driving import processes_in
+from tests.snapshot.driving import alive, processes_in
 
 Work = Callable[[AgentProcess, list[bytes]], Awaitable[None]]
 
@@ -89,6 +89,21 @@ def test_what_ends_by_itself_or_could_not_be_ended_is_not_left_running(
         assert process.left_running == []
 
     run(tmp_path, f"import os, subprocess; child = subprocess.Popen({child}){end}", work)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc"), reason="what is left in a group is found in /proc")
+def test_what_was_left_in_the_group_is_over_when_the_run_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here no signal to the group ends anybody in time, so each is ended and waited for by itself."""
+    monkeypatch.setattr(os, "killpg", lambda group, number: None)
+
+    async def work(process: AgentProcess, lines: list[bytes]) -> None:
+        await process.exited
+        assert not alive(int(lines[0]))
+
+    code = "child = subprocess.Popen(['sleep', '300']); print(child.pid, flush=True); os.kill(os.getpid(), 9)"
+    run(tmp_path, f"import os, subprocess; {code}", work)
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="what is left in a group is found in /proc")

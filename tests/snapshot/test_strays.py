@@ -76,11 +76,30 @@ def test_a_process_that_is_left_in_whatever_session_and_folder_is_ended_and_repo
     assert not alive(int(said(harvest)))
 
 
-def test_killed_processes_are_gone_on_return(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_processes_are_over_on_return(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A signal is delivered when the system gets to it; whoever reads on must not meet the process."""
-    looks = iter([{0: "sleep"}, {0: "sleep"}, {0: "sleep"}, {}])
-    monkeypatch.setattr(strays, "find_strays", lambda directory: next(looks))
-    monkeypatch.setattr(strays.os, "kill", lambda pid, number: None)
-    monkeypatch.setattr(strays.time, "sleep", lambda seconds: None)
-    assert strays.kill_strays(tmp_path) == 1
-    assert next(looks, None) is None
+    kill, pauses = os.kill, list[float]()
+    with sleeper("/", HOME=f"{tmp_path}/home") as process:
+
+        def late(seconds: float) -> None:
+            pauses.append(seconds)
+            if len(pauses) == 3:
+                kill(process.pid, signal.SIGKILL)
+                os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "kill", lambda pid, number: None)
+            patch.setattr(strays.time, "sleep", late)
+            assert kill_strays(tmp_path) == 1
+    assert len(pauses) == 3
+
+
+def test_what_cannot_be_killed_is_not_waited_for_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    with sleeper("/", HOME=f"{tmp_path}/home"), monkeypatch.context() as patch:
+        patch.setattr(os, "kill", lambda pid, number: None)
+        patch.setattr(strays.time, "sleep", pauses.append)
+        assert kill_strays(tmp_path) == 1
+    assert 0 < sum(pauses) <= 2

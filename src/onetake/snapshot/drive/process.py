@@ -14,14 +14,14 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from onetake.errors import AgentError
 from onetake.snapshot.drive.env import UMASK
-from onetake.snapshot.drive.strays import find_group, left_running
+from onetake.snapshot.drive.strays import find_group, kill_all, left_running
 
 PROMPT = "{prompt}"
 """Where a command takes a prompt as an argument."""
@@ -180,10 +180,11 @@ class AgentProcess:
         if self._pidfd >= 0:
             self._loop.remove_reader(self._pidfd)
             os.close(self._pidfd)
-        if self._was_killed() or not find_group(self.pid):
-            self._close()
-        else:
+        group = find_group(self.pid)
+        if group and not self._was_killed():
             self._watcher = self._loop.create_task(self._settle())
+        else:
+            self._close(group)
 
     def _was_killed(self) -> bool:
         """Whether a signal ended the leader, which then could end nothing; it is not reaped by this."""
@@ -194,11 +195,12 @@ class AgentProcess:
 
     async def _settle(self) -> None:
         self.left_running = await left_running(lambda: find_group(self.pid))
-        self._close()
+        self._close(find_group(self.pid))
 
-    def _close(self) -> None:
-        """Take the last words, end the group, reap the leader."""
+    def _close(self, group: Iterable[int]) -> None:
+        """End the group, which is known as far as the system tells; reap the leader, take the last words."""
         self._kill_group()
+        kill_all(group)
         code = self._popen.wait()
         while self._read():
             pass

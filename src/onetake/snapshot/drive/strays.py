@@ -14,12 +14,14 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 _PATIENCE_S = 1.0
 """How long a process may take to die that was told to."""
 _POLL_S = 0.01
+_OVER = (b"Z", b"X")
+"""States of processes that have ended."""
 _SHOWN = 80
 """Characters of a command line."""
 
@@ -39,19 +41,26 @@ def find_strays(directory: Path) -> dict[int, str]:
 
 
 def kill_strays(directory: Path) -> int:
-    """Kill every process of the run in `directory`, in whatever group; how many there were.
-
-    They are gone on return, unless the system takes more than a second to end them.
-    """
+    """Kill every process of the run in `directory`, in whatever group; how many there were."""
     strays = find_strays(directory)
-    for pid in strays:
+    kill_all(strays)
+    return len(strays)
+
+
+def kill_all(pids: Iterable[int]) -> None:
+    """Kill processes and wait until none runs, though for no more than a second.
+
+    A signal is delivered when the system gets to it. Whoever reads next what they wrote must not race them.
+    """
+    left = list(pids)
+    for pid in left:
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
-    for _ in range(round(_PATIENCE_S / _POLL_S) if strays else 0):
-        if not find_strays(directory):
+    for _ in range(round(_PATIENCE_S / _POLL_S)):
+        left = [pid for pid in left if not _is_over(str(pid))]
+        if not left:
             break
         time.sleep(_POLL_S)
-    return len(strays)
 
 
 def find_group(leader: int) -> dict[int, str]:
@@ -61,8 +70,8 @@ def find_group(leader: int) -> dict[int, str]:
         if not name.isdigit() or int(name) == leader:
             continue
         with contextlib.suppress(OSError):
-            state, _, group = _read(name, "stat").rpartition(b") ")[2].split(b" ", 3)[:3]
-            if int(group) == leader and state != b"Z":
+            state, _, group = _stat(name)
+            if int(group) == leader and state not in _OVER:
                 found[int(name)] = _command(name)
     return found
 
@@ -76,6 +85,22 @@ async def left_running(find: Callable[[], dict[int, str]]) -> list[str]:
         await asyncio.sleep(_POLL_S)
         strays = find()
     return [text.strip()[:_SHOWN] for text in strays.values()]
+
+
+def _is_over(pid: str) -> bool:
+    """Whether a process has ended. Who is its parent may take its time to look after it: it runs no more.
+
+    Its memory and folder go earlier, so that `find_strays` does not see it any more while it still ends.
+    """
+    try:
+        return _stat(pid)[0] in _OVER
+    except OSError:
+        return True
+
+
+def _stat(pid: str) -> list[bytes]:
+    """State, parent and group of a process. Raises `OSError` when it is gone."""
+    return _read(pid, "stat").rpartition(b") ")[2].split(b" ", 3)[:3]
 
 
 def _command(pid: str) -> str:
