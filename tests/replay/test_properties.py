@@ -2,17 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onetake.fixture.grammar import substitute
+from onetake.agent.agent import AgentConfig
+from onetake.agent.context import AppContext
+from onetake.fixture.gaps import same_fixture
+from onetake.fixture.grammar import substitute, token
 from onetake.fixture.lineage import SessionFacts, Spawn
+from onetake.fixture.projection import project
+from onetake.fixture.tokens import LogView, TokenTable
+from onetake.model.registry import ModelInfo
+from onetake.model.request import ModelRequest
 from onetake.replay.binding import bind
 from onetake.replay.override import fill
+from onetake.replay.provider import Replay, ReplayProvider, make_recording
 from onetake.replay.script import derive_calls, derive_replay_script
-from tests.fixture.logs import chunk, event, log, said
+from onetake.session.events import make_header
+from onetake.session.jsonl import read_log
+from onetake.session.log import SessionLog
+from onetake.testing.invariants import replay as holds
+from onetake.testing.strategies.chunks import chunk_streams
+from onetake.testing.strategies.conversations import Script, mutations, scripts
+from onetake.tools.registry import ToolContext
+from tests.agent.fakes import add_tool
+from tests.fixture.logs import ROOTS, chunk, event, log, said
 
 TEXT = st.text(max_size=3)
 NOISE = st.sampled_from(["x/notice", "session/title", "tool/call", "request/context"]).map(
@@ -90,10 +109,7 @@ def families(draw: st.DrawFn) -> list[SessionFacts]:
 
 @given(families(), st.randoms(use_true_random=False))
 def test_binding_does_not_depend_on_who_started_first(sessions: list[SessionFacts], dice: Any) -> None:
-    shuffled = sessions[:1] + dice.sample(sessions[1:], len(sessions) - 1)
-    numbers = bind(sessions)
-    assert bind(shuffled) == numbers
-    assert sorted(numbers.values()) == list(range(len(sessions)))
+    holds.check_bound(bind, sessions, sessions[:1] + dice.sample(sessions[1:], len(sessions) - 1))
 
 
 @given(families(), st.randoms(use_true_random=False))
@@ -122,3 +138,101 @@ def test_filling_text_without_patterns_is_restoring_it(text: str) -> None:
         return f"<{body}>"
 
     assert fill(text, resolve, []) == substitute(text, resolve)
+
+
+# whole runs, within this process ----------------------------------------------------------------------------
+
+
+class Recorded:
+    """A provider that plays the answers of a script."""
+
+    id = "fake"
+    models = {"m": ModelInfo(id="m")}  # noqa: RUF012
+
+    def __init__(self, answers: list[list[Any]]) -> None:
+        self._answers = iter(answers)
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[Any, None]:
+        ending = [{"type": "finish", "reason": {"kind": "stop"}}]
+        for item in next(self._answers, ending):
+            await asyncio.sleep(0)
+            yield item
+
+
+async def run_agent(prompts: list[str], provider: Callable[[AppContext], Any]) -> SessionLog:
+    """Have the real agent go through a conversation; its log."""
+    ctx = AppContext(config_dir=Path("/nowhere"), environ={"HOME": "/nowhere", "ONETAKE_RUN": "x"})
+    ctx.providers.register(provider(ctx))
+    ctx.agent_config = AgentConfig(provider="fake", model="m", max_steps=3)
+    add_tool(ctx, "tool", echo)
+    agent = await ctx.create_session(Path(ROOTS["cwd"]))
+    for prompt in prompts:
+        agent.followup(prompt)
+        await agent.when_idle()
+    await ctx.close()
+    return agent.log
+
+
+async def echo(arguments: dict[str, Any], ctx: ToolContext) -> str:
+    return f"{arguments} in {ctx.cwd}"
+
+
+def fixture_of(log: SessionLog) -> bytes:
+    table = TokenTable.build(ROOTS, [LogView(0, log.header, log.events)])
+    return project(log.header, log.events, table, lambda kind, _: token(f"{kind}:pin"))
+
+
+def replayed(raw: bytes, prompts: list[str]) -> SessionLog:
+    """The same conversation, answered from its fixture."""
+
+    def provider(ctx: AppContext) -> ReplayProvider:
+        read = read_log(raw, "session.jsonl")
+        recording = make_recording("session.jsonl", read.header, read.events)
+        live = Replay(
+            [recording],
+            lambda: [agent.log for agent in ctx.agents.values()],
+            roots=ROOTS,
+            workspace=Path("/nowhere"),
+        )
+        return ReplayProvider("fake", Recorded.models, live)
+
+    return asyncio.run(run_agent(prompts, provider))
+
+
+@given(scripts())
+def test_what_was_recorded_replays_as_the_same_fixture(script: Script) -> None:
+    log = asyncio.run(run_agent(script.prompts, lambda ctx: Recorded(script.answers)))
+    raw = fixture_of(log)
+    holds.check_replayed(raw, fixture_of(replayed(raw, script.prompts)), same_fixture)
+
+
+@given(scripts(), st.data())
+def test_a_harness_that_does_one_thing_otherwise_leaves_another_fixture(
+    script: Script, data: st.DataObject
+) -> None:
+    log = asyncio.run(run_agent(script.prompts, lambda ctx: Recorded(script.answers)))
+    changed = data.draw(mutations(log.events))
+
+    def made(events: list[Any]) -> bytes:
+        return fixture_of(SessionLog(log.header, events))
+
+    holds.check_seen(made, log.events, changed)
+
+
+@given(st.lists(chunk_streams(), min_size=1, max_size=4), st.lists(st.integers(0, 3), max_size=20))
+def test_sessions_at_the_same_time_each_get_their_own_answers(answers: list[Any], order: list[int]) -> None:
+    async def serve() -> None:
+        logs = [SessionLog(make_header(f"s{n}", created_at=n)) for n in range(len(answers))]
+        recordings = []
+        for number, answer in enumerate(answers):
+            logs[number].append("turn/start", {"turn": 1})
+            events = [chunk(1, 1, item) for item in answer]
+            recordings.append(make_recording(f"{number}", logs[number].header, log(*events)))
+        replay = Replay(recordings, lambda: logs, roots={}, workspace=Path("/nowhere"))
+
+        def answer_of(number: int) -> AsyncGenerator[Any, None]:
+            return replay.stream(ModelRequest(session_id=f"s{number}", call=1, config={}))
+
+        await holds.check_served(answer_of, answers, order)
+
+    asyncio.run(serve())
