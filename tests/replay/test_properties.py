@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from onetake.agent.agent import AgentConfig
 from onetake.agent.context import AppContext
 from onetake.fixture.gaps import same_fixture
-from onetake.fixture.grammar import substitute, token
+from onetake.fixture.grammar import substitute
 from onetake.fixture.lineage import SessionFacts, Spawn
 from onetake.fixture.projection import project
 from onetake.fixture.tokens import LogView, TokenTable
@@ -179,7 +179,7 @@ async def echo(arguments: dict[str, Any], ctx: ToolContext) -> str:
 
 def fixture_of(log: SessionLog) -> bytes:
     table = TokenTable.build(ROOTS, [LogView(0, log.header, log.events)])
-    return project(log.header, log.events, table, lambda kind, _: token(f"{kind}:pin"))
+    return project(log.header, log.events, table, lambda kind, value: repr(value))  # pinned in full
 
 
 def replayed(raw: bytes, prompts: list[str]) -> SessionLog:
