@@ -1,0 +1,420 @@
+"""The client of one run: carries out a script against the agent, with the scripted model behind it.
+
+Every wait has a bound and ends early when a rule is broken or the agent dies, so a run always ends: quietly,
+or with the `Finding` that it raises. Whatever happens, no process of the run is left when it has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import signal
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from onetake import jsontext
+from onetake.gateway.mock import MockModel
+from onetake.snapshot.drive.base import ended, stderr_tail
+from onetake.snapshot.drive.process import AgentProcess
+from onetake.snapshot.drive.strays import find_strays, kill_strays, left_running
+from onetake.testing.fuzz.judge import Finding, Frame, Judge
+from onetake.testing.fuzz.steps import (
+    AwaitModel,
+    Cancel,
+    Case,
+    NewSession,
+    Pause,
+    Prompt,
+    Restart,
+    Settle,
+    Step,
+    Stray,
+)
+from onetake.testing.fuzz.target import Place, Target
+
+_MODEL_S = 2.0
+_FIRST_POLL_S = 0.001
+_SLOWEST_POLL_S = 0.02
+_LAST_WORDS_S = 0.005
+"""How long an agent that ends by itself after its last answer has to show it."""
+_NO_SESSION = "no-such-session"
+_UNKNOWN = "_onetake/unknown"
+_HALF = re.compile(rb"\\ud[89a-f]")
+"""Half a surrogate pair, as JSON is written here."""
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """How long things may take, in seconds."""
+
+    answer: float = 20.0
+    """An answer, and the end of a turn whose model does not hang."""
+    cancel: float = 5.0
+    """The answer to a prompt that was cancelled."""
+    exit: float = 5.0
+    """The end of the agent after the end of its input."""
+
+
+class Outcome(msgspec.Struct):
+    """What was seen in a run that may have ended at any place."""
+
+    ends: Counter[str] = msgspec.field(default_factory=Counter)
+    """How prompts ended: stop reasons, and `error`."""
+    requests: list[Any] = []
+    """What the model was asked."""
+    capabilities: Frame = {}
+    """What the agent said that it can do."""
+    refusal: str | None = None
+    """The last error that a session or a prompt was answered with."""
+
+
+class _Turn(msgspec.Struct):
+    answer: asyncio.Future[Frame]
+    cancelled: bool = False
+
+
+def run_case(case: Case, target: Target, bounds: Bounds, run_dir: Path, outcome: Outcome) -> None:
+    """Carry out a case with new processes in a directory of its own. Raises Finding, AgentError."""
+    place = target.settle(run_dir)
+    try:
+        asyncio.run(_run(case, target, bounds, place, outcome))
+    except Finding as finding:
+        text = str(finding).removeprefix(f"{finding.check}: ")
+        raise Finding(finding.check, f"{text}\n{stderr_tail(place.stderr)}") from None
+    finally:
+        kill_strays(run_dir)
+
+
+async def _run(case: Case, target: Target, bounds: Bounds, place: Place, outcome: Outcome) -> None:
+    async with MockModel(case.model) as model:
+        outcome.requests = model.requests
+        client = _Client(case, target, bounds, place, model, outcome)
+        try:
+            await client.run()
+        finally:
+            await client.kill()
+
+
+class _Client:
+    def __init__(
+        self, case: Case, target: Target, bounds: Bounds, place: Place, model: MockModel, outcome: Outcome
+    ) -> None:
+        self._case = case
+        self._target = target
+        self._bounds = bounds
+        self._place = place
+        self._model = model
+        self._outcome = outcome
+        self._judge = Judge()
+        self._process: AgentProcess | None = None
+        self._last_id = 0
+        self._answers: dict[int, asyncio.Future[Frame]] = {}
+        self._turns: dict[str, _Turn] = {}
+        self._asked_before = 0
+        self._permissions = list(case.permission_answers)
+        self._held: list[tuple[str, Any]] = []
+        self._at = "at the start"
+
+    async def run(self) -> None:
+        try:
+            await self._begin([])
+            for number, step in enumerate(self._case.steps, 1):
+                self._at = f"in step {number} ({step.__struct_config__.tag})"
+                await self._step(step)
+            self._at = "after the last step"
+            for session in list(self._turns):
+                await self._settle(session)
+            await self._end()
+        except Finding as finding:
+            text = str(finding).removeprefix(f"{finding.check}: ")
+            raise Finding(finding.check, f"{self._at}: {text}") from None
+
+    async def kill(self) -> None:
+        if self._process is not None:
+            await self._process.end()
+
+    # -- the process -----------------------------------------------------------------------------------------
+
+    async def _begin(self, sessions: list[str]) -> None:
+        """Start the agent, load the sessions again where it can, and see that there is one."""
+        self._process = self._target.start(self._place, self._model.base_url, self._line)
+        capabilities = {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False}
+        params: Frame = {"protocolVersion": 1, "clientCapabilities": capabilities}
+        answer = self._request("initialize", params)
+        try:
+            frame = await self._await(answer, self._bounds.answer, "answers-once", "the answer to initialize")
+        except Finding as finding:
+            if finding.check not in ("alive", "answers-once") or self._judge.finding is not None:
+                raise
+            raise Finding("starts", str(finding).removeprefix(f"{finding.check}: ")) from None
+        if "error" in frame:
+            raise Finding("starts", f"initialize was refused: {_said(frame)}")
+        offered = frame["result"].get("agentCapabilities") if isinstance(frame["result"], dict) else None
+        self._outcome.capabilities = offered if isinstance(offered, dict) else {}
+        if self._outcome.capabilities.get("loadSession") is True:
+            for session in sessions:
+                await self._load(session)
+        if not self._judge.sessions:
+            await self._new_session()
+
+    async def _new_session(self) -> None:
+        frame = await self._ask("session/new", self._workspace())
+        if "error" in frame:
+            self._outcome.refusal = f"session/new: {_said(frame)}"
+
+    async def _load(self, session: str) -> None:
+        """Load a session: it is open from now on, since its history comes before the answer."""
+        self._judge.sessions.append(session)
+        frame = await self._ask("session/load", {"sessionId": session, **self._workspace()})
+        if "error" in frame:
+            self._judge.sessions.remove(session)
+
+    async def _end(self) -> None:
+        """Close the agent's stdin and judge how it ends. Turns in flight need no answer."""
+        process = self._running()
+        await self._until(lambda: False, _LAST_WORDS_S, "its input was still open")
+        process.close_stdin()
+        await asyncio.wait([process.exited], timeout=self._bounds.exit)
+        self._raise_finding()
+        if not process.exited.done():
+            raise Finding("exits", f"it still runs {self._bounds.exit:g} s after the end of its input")
+        code = process.exited.result()
+        if code != 0:
+            raise Finding("exits", f"it {ended(code)} after the end of its input; it must exit with 0")
+        if process.partial:
+            raise Finding("pure-stdout", f"stdout ends in the middle of a line: {process.partial[:200]!r}")
+        strays = await left_running(lambda: find_strays(self._place.run_dir))
+        left = sorted({*process.left_running, *strays})
+        if left:
+            raise Finding("no-orphans", f"it exited, and left running: {'; '.join(left)}")
+        self._gone()
+
+    async def _restart(self, how: str) -> None:
+        sessions = list(self._judge.sessions)
+        if how == "eof":
+            await self._end()
+        else:
+            process = self._running()
+            process.signal(signal.SIGKILL)
+            await process.end()
+            kill_strays(self._place.run_dir)
+            self._raise_finding()
+            self._gone()
+        await self._begin(sessions)
+
+    def _gone(self) -> None:
+        for turn in self._turns.values():
+            if turn.answer.done():
+                self._count(turn.answer.result())
+        self._process = None
+        self._judge.restarted()
+        self._answers.clear()
+        self._turns.clear()
+        self._held.clear()
+
+    def _running(self) -> AgentProcess:
+        assert self._process is not None
+        return self._process
+
+    # -- steps -----------------------------------------------------------------------------------------------
+
+    async def _step(self, step: Step) -> None:
+        self._raise_finding()
+        if self._running().exited.done():
+            raise self._death("before it, while nothing was asked of it")
+        match step:
+            case NewSession():
+                await self._new_session()
+            case Prompt(session=number, content=content):
+                await self._prompt(self._session(number), content)
+            case Cancel(session=number):
+                self._cancel(self._session(number))
+            case Settle(session=number):
+                await self._settle(self._session(number))
+            case Pause(ms=ms):
+                await self._until(lambda: False, ms / 1000, "nothing was asked of it")
+            case AwaitModel():
+                await self._until(self._model_was_asked, _MODEL_S, "a question to the model was awaited")
+            case Stray(what=what):
+                await self._stray(what)
+            case Restart(how=how):
+                await self._restart(how)
+
+    def _session(self, number: int) -> str | None:
+        """The session of that number; None where the agent gave none."""
+        sessions = self._judge.sessions
+        return sessions[number % len(sessions)] if sessions else None
+
+    async def _prompt(self, session: str | None, content: list[dict[str, Any]]) -> None:
+        if session is None:
+            return
+        await self._settle(session)
+        self._asked_before = len(self._model.requests)
+        answer = self._request("session/prompt", {"sessionId": session, "prompt": content})
+        self._turns[session] = _Turn(answer)
+
+    def _cancel(self, session: str | None) -> None:
+        if session is None:
+            return
+        self._notify("session/cancel", {"sessionId": session})
+        if session in self._turns:
+            self._turns[session].cancelled = True
+        for asker, id_ in self._held:
+            if asker == session:
+                self._answer_question(id_, {"outcome": "cancelled"})
+        self._held = [held for held in self._held if held[0] != session]
+
+    async def _settle(self, session: str | None) -> None:
+        """Wait for the end of a session's turn; one that nothing else can end is cancelled."""
+        turn = self._turns.get(session) if session is not None else None
+        if turn is None or session is None:
+            return
+        answer = turn.answer
+        if not turn.cancelled:
+            await self._until(
+                lambda: answer.done() or self._hangs(session),
+                self._bounds.answer,
+                f"{_awaited(session)} was awaited",
+            )
+            if not answer.done() and self._hangs(session):
+                self._cancel(session)
+        if turn.cancelled:
+            what = f"{_awaited(session)} after it was cancelled"
+            frame = await self._await(answer, self._bounds.cancel, "cancel-settles", what)
+        else:
+            frame = await self._await(answer, 0, "answers-once", _awaited(session), self._bounds.answer)
+        del self._turns[session]
+        self._count(frame)
+
+    def _hangs(self, session: str) -> bool:
+        return self._model.hanging > 0 or any(asker == session for asker, _ in self._held)
+
+    def _model_was_asked(self) -> bool:
+        idle = all(turn.answer.done() for turn in self._turns.values())
+        return len(self._model.requests) > self._asked_before or idle
+
+    async def _stray(self, what: str) -> None:
+        content = [{"type": "text", "text": "hello"}]
+        if what == "request":
+            await self._ask(_UNKNOWN, {})
+        elif what == "prompt":
+            await self._ask("session/prompt", {"sessionId": _NO_SESSION, "prompt": content}, refused=True)
+        elif what == "cancel":
+            self._notify("session/cancel", {"sessionId": _NO_SESSION})
+        else:
+            self._notify(_UNKNOWN, {})
+
+    def _count(self, frame: Frame) -> None:
+        if "error" in frame:
+            self._outcome.ends["error"] += 1
+            self._outcome.refusal = f"session/prompt: {_said(frame)}"
+        else:
+            self._outcome.ends[frame["result"]["stopReason"]] += 1
+
+    def _workspace(self) -> Frame:
+        return {"cwd": str(self._place.cwd), "mcpServers": []}
+
+    # -- frames ----------------------------------------------------------------------------------------------
+
+    def _line(self, line: bytes) -> None:
+        frame = self._judge.received(line)
+        if frame is None:
+            return
+        if "method" not in frame:
+            future = self._answers.pop(frame["id"])
+            if not future.done():
+                future.set_result(frame)
+        elif "id" in frame:
+            self._question(frame)
+
+    def _question(self, frame: Frame) -> None:
+        if frame["method"] != "session/request_permission":
+            error = {"code": -32601, "message": f"Method not found: {frame['method']}"}
+            self._send({"jsonrpc": "2.0", "id": frame["id"], "error": error})
+            return
+        session = frame["params"]["sessionId"]
+        turn = self._turns.get(session)
+        wanted = self._permissions.pop(0) if self._permissions else "allow_once"
+        if turn is None or turn.cancelled:
+            wanted = "cancelled"
+        if wanted == "held":
+            self._held.append((session, frame["id"]))
+            return
+        options = frame["params"].get("options")
+        offered = [each for each in options if isinstance(each, dict)] if isinstance(options, list) else []
+        for option in offered:
+            if option.get("kind") == wanted:
+                chosen = {"outcome": "selected", "optionId": option.get("optionId")}
+                self._answer_question(frame["id"], chosen)
+                return
+        self._answer_question(frame["id"], {"outcome": "cancelled"})
+
+    def _answer_question(self, id_: Any, outcome: Frame) -> None:
+        self._send({"jsonrpc": "2.0", "id": id_, "result": {"outcome": outcome}})
+
+    def _request(self, method: str, params: Frame) -> asyncio.Future[Frame]:
+        self._last_id += 1
+        future: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
+        self._answers[self._last_id] = future
+        frame = {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params}
+        self._judge.sent(self._last_id, method, readable=_HALF.search(jsontext.dumps(frame)) is None)
+        self._send(frame)
+        return future
+
+    async def _ask(self, method: str, params: Frame, *, refused: bool = False) -> Frame:
+        what = f"the answer to {method}" + (" for an unknown session" if refused else "")
+        return await self._await(self._request(method, params), self._bounds.answer, "answers-once", what)
+
+    def _notify(self, method: str, params: Frame) -> None:
+        self._send({"jsonrpc": "2.0", "method": method, "params": params})
+
+    def _send(self, frame: Frame) -> None:
+        self._running().send(jsontext.dumps(frame) + b"\n")
+
+    # -- waiting ---------------------------------------------------------------------------------------------
+
+    async def _await(
+        self, answer: asyncio.Future[Frame], bound: float, check: str, what: str, waited: float = 0
+    ) -> Frame:
+        """Wait for an answer; `waited` seconds were spent on it already. Raises Finding."""
+        await self._until(answer.done, bound, f"{what} was awaited")
+        if not answer.done():
+            raise Finding(check, f"{what} did not come within {bound + waited:g} s")
+        return answer.result()
+
+    async def _until(self, condition: Callable[[], bool], bound: float, what: str) -> None:
+        """Wait until a condition holds, or for `bound` seconds. Raises Finding when a rule is broken."""
+        process = self._running()
+        loop = asyncio.get_running_loop()
+        deadline, poll = loop.time() + bound, _FIRST_POLL_S
+        while True:
+            self._raise_finding()
+            if condition():
+                return
+            if process.exited.done():
+                raise self._death(f"while {what}")
+            left = deadline - loop.time()
+            if left <= 0:
+                return
+            await asyncio.sleep(min(poll, left))
+            poll = min(poll * 1.5, _SLOWEST_POLL_S)
+
+    def _raise_finding(self) -> None:
+        if self._judge.finding is not None:
+            raise self._judge.finding
+
+    def _death(self, when: str) -> Finding:
+        return Finding("alive", f"the agent {ended(self._running().exited.result())} {when}")
+
+
+def _awaited(session: str) -> str:
+    return f"the answer to session/prompt of session {session!r}"
+
+
+def _said(frame: Frame) -> str:
+    error = frame.get("error")
+    message = error.get("message") if isinstance(error, dict) else None
+    return message if isinstance(message, str) else jsontext.dumps(error).decode()
