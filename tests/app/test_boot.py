@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from onetake.agent.context import AppContext
-from onetake.agent.runfile import RunFile
 from onetake.app.boot import boot
 from onetake.app.composition import load_composition
 from onetake.app.resolve import resolve
 from onetake.errors import AgentError, OnetakeError, UsageError
+from onetake.runfile import RunFile
 from tests.app.test_composition import write
 
 LOCAL = """\

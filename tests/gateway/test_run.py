@@ -11,7 +11,6 @@ from typing import Any
 
 import httpx
 
-from onetake.agent.runfile import MintRule, RunFile
 from onetake.fixture.gaps import same_fixture
 from onetake.fixture.projection import project
 from onetake.fixture.tokens import LogView, TokenTable
@@ -19,6 +18,7 @@ from onetake.gateway.mock import MockModel
 from onetake.gateway.run import Run, recording
 from onetake.gateway.server import Gateway
 from onetake.gateway.upstream import Endpoint, Upstream
+from onetake.runfile import MintRule, RunFile
 from onetake.session.store import SessionStore, read_file
 
 CALL = {"id": "call_1", "name": "look", "arguments": {"at": "sky"}}

@@ -10,10 +10,11 @@ import msgspec
 import pytest
 
 from onetake.agent.context import AppContext
-from onetake.agent.runfile import MintRule, RunFile
 from onetake.errors import UsageError
 from onetake.model.request import ModelRequest
-from onetake.replay.plugin import Catalogue, ReplayConfig, load_recordings, replay, switched_off
+from onetake.replay.plugin import Catalogue, ReplayConfig, replay, switched_off
+from onetake.replay.recordings import load_recordings
+from onetake.runfile import MintRule, RunFile
 from onetake.session.jsonl import encode_log
 from tests.fixture.logs import log, said
 

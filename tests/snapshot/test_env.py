@@ -204,7 +204,7 @@ def test_the_agent_is_told_where_it_is(tmp_path: Path) -> None:
 
 
 def test_the_run_file_is_what_the_agent_reads(tmp_path: Path) -> None:
-    from onetake.agent.runfile import load_run
+    from onetake.runfile import load_run
 
     harvest = drive_steps(tmp_path, OPENING)
     run = load_run({"ONETAKE_RUN": str(harvest.run_dir / "run.json")})

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from onetake.agent.runfile import RunFile
 from onetake.app.boot import boot
 from onetake.app.composition import load_composition
 from onetake.errors import UsageError
+from onetake.runfile import RunFile
 from onetake.snapshot.guard.overlay import overlay_faults
 from onetake.snapshot.guard.static import overlay_problems
 from onetake.snapshot.suites.scaffold import new_scenario

@@ -12,10 +12,10 @@ import pytest
 
 from onetake.agent.agent import Agent, AgentConfig
 from onetake.agent.context import AppContext
-from onetake.agent.runfile import RunFile
 from onetake.errors import OnetakeError
 from onetake.model.registry import ModelInfo
 from onetake.model.request import ModelRequest
+from onetake.runfile import RunFile
 from onetake.session.events import make_event
 from onetake.toolkit.delegation.config import DelegationConfig, Preset
 from onetake.toolkit.delegation.plugin import delegation

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from onetake.agent.agent import Agent, AgentConfig
 from onetake.agent.prompt import PromptRegistry
-from onetake.agent.runfile import RUN_VARIABLE, RunFile
 from onetake.errors import UsageError
 from onetake.model.registry import ProviderRegistry
 from onetake.model.types import new_id
+from onetake.runfile import RUN_VARIABLE, RunFile
 from onetake.session.events import END_SEED, Event, make_header
 from onetake.session.log import SessionLog, ms_now
 from onetake.tools.registry import ToolRegistry

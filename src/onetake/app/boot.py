@@ -8,10 +8,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from onetake.agent.context import AppContext
-from onetake.agent.runfile import RunFile
 from onetake.app.composition import Composition, fill_where_set
 from onetake.app.resolve import Plugin, resolve
 from onetake.errors import AgentError, OnetakeError, UsageError
+from onetake.runfile import RunFile
 
 
 @asynccontextmanager

@@ -50,10 +50,10 @@ async def _serve(config: Path, stdin: int, stdout: int) -> None:
     import asyncio
     import signal
 
-    from onetake.agent.runfile import load_run
     from onetake.app.boot import boot
     from onetake.app.composition import load_composition
     from onetake.app.plugins import AcpOptions
+    from onetake.runfile import load_run
     from onetake.surfaces.acp.server import serve_acp
 
     stop = asyncio.Event()

@@ -15,7 +15,7 @@ import sys
 
 def take_descriptors() -> tuple[int, int]:
     """Keep stdin and stdout for the protocol: for all others 0 becomes /dev/null and 1 stderr."""
-    from onetake.agent.runfile import RUN_VARIABLE
+    from onetake.runfile import RUN_VARIABLE
 
     stdin, stdout = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)

@@ -79,9 +79,9 @@ async def _run(config: Path, prompt: str, cwd: Path, stdout: int) -> int:
     import asyncio
     from contextlib import AsyncExitStack
 
-    from onetake.agent.runfile import load_run
     from onetake.app.boot import boot
     from onetake.app.composition import load_composition
+    from onetake.runfile import load_run
     from onetake.surfaces.headless import Stop, run_headless
 
     stop = Stop()

@@ -1,6 +1,6 @@
 """One run of an agent behind the gateway: what our own agent would write for the runner is written here.
 
-The runner names the places (see `onetake.agent.runfile`): the logs of the conversations go to the store, each
+The runner names the places (see `onetake.runfile`): the logs of the conversations go to the store, each
 request to the requests file before it is answered, and what leaves the recording to the violations file. So
 whatever reads a run of our own agent reads this one.
 """
@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from onetake import jsontext
-from onetake.agent.runfile import RunFile
 from onetake.gateway.conversation import Call, Conversation
 from onetake.gateway.conversations import Conversations
 from onetake.gateway.exchange import Exchange, Source
@@ -22,7 +21,8 @@ from onetake.gateway.recorded import Recorded
 from onetake.model.capture import RequestCapture
 from onetake.model.failures import failure
 from onetake.replay import violations
-from onetake.replay.plugin import load_recordings
+from onetake.replay.recordings import load_recordings
+from onetake.runfile import RunFile
 from onetake.session.jsonl import read_log
 from onetake.session.log import SessionLog
 from onetake.session.store import SessionStore

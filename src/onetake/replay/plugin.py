@@ -15,13 +15,12 @@ from typing import Any
 import msgspec
 
 from onetake.agent.context import AppContext
-from onetake.agent.runfile import RUN_VARIABLE, RunFile
 from onetake.errors import UsageError
 from onetake.model.capture import counts
 from onetake.model.registry import ModelInfo
-from onetake.replay.override import Override, parse_override
-from onetake.replay.provider import Recording, Replay, ReplayProvider, make_recording
-from onetake.session.jsonl import read_log
+from onetake.replay.provider import Replay, ReplayProvider
+from onetake.replay.recordings import load_recordings
+from onetake.runfile import RUN_VARIABLE, RunFile
 from onetake.session.log import SessionLog
 from onetake.session.store import SessionStore, read_live
 
@@ -71,23 +70,6 @@ async def replay(ctx: AppContext, config: ReplayConfig) -> AsyncIterator[None]:
         yield
 
 
-def load_recordings(run: RunFile) -> list[Recording]:
-    """The recorded sessions of a run, in fixture order, the override applied to the primary one.
-
-    An override that is a list is a recording by itself. Raises UsageError naming file and place.
-    """
-    override = _read_override(run.override)
-    recordings: list[Recording] = []
-    for index, name in enumerate(run.fixtures):
-        log = read_log(_read(name), name)
-        primary = index == 0
-        own = override if primary else None
-        recordings.append(make_recording(name, log.header, log.events, own, primary=primary))
-    if not recordings and override is not None:
-        recordings.append(make_recording(override.name, {"id": "primary"}, [], override))
-    return recordings
-
-
 def switched_off(rows: Iterable[tuple[str, Mapping[str, Any]]]) -> list[Catalogue]:
     """The providers of the switched-off rows, given as (place, config), that have a catalogue of models."""
     found: list[Catalogue] = []
@@ -122,14 +104,3 @@ def _earlier_logs(run: RunFile) -> list[SessionLog]:
 
 def _open_logs(ctx: AppContext) -> Iterable[SessionLog]:
     return [agent.log for agent in ctx.agents.values()]
-
-
-def _read_override(name: str | None) -> Override | None:
-    return parse_override(_read(name), name) if name is not None else None
-
-
-def _read(name: str) -> bytes:
-    try:
-        return Path(name).read_bytes()
-    except OSError as error:
-        raise UsageError(f"{name}: cannot be read: {error.strerror}") from error

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from onetake.agent.runfile import MintRule, RunFile, load_run
 from onetake.errors import UsageError
+from onetake.runfile import MintRule, RunFile, load_run
 
 FULL: dict[str, Any] = {
     "mode": "replay",
