@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -184,3 +185,23 @@ def test_closing_before_the_first_turn_drops_its_message(tmp_path: Path) -> None
 def test_limits_must_be_positive(field: str) -> None:
     with pytest.raises(msgspec.ValidationError, match=f"`{field}` must be at least 1"):
         msgspec.convert({"provider": "p", "model": "m", field: 0}, AgentConfig)
+
+
+def test_who_is_told_of_a_message_may_say_another_at_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with agent_with([says("one"), says("two")], tmp_path) as (agent, _):
+
+            def echo(event: dict[str, Any]) -> None:
+                if event["type"] == "agent/inbox/spliced":
+                    unsubscribe()
+                    agent.followup("second")
+
+            unsubscribe = agent.log.subscribe(echo)
+            agent.followup("first")
+            assert Inbox(agent.log)._queues == agent.inbox._queues
+            await agent.when_idle()
+            asked = [data["content"][0]["text"] for data in events(agent, "user/message")]
+            assert asked == ["first", "second"]
+            assert [data["start"] for data in events(agent, "agent/inbox/spliced")] == [0, 1, 0, 0]
+
+    asyncio.run(main())

@@ -87,6 +87,20 @@ def test_open_calls_get_results_in_model_order() -> None:
     assert second.source_event_seqs == [3]
 
 
+def test_calls_of_one_id_each_get_a_result() -> None:
+    """Models give an id to several calls; the oldest call with that id is answered first."""
+    log = started_turn()
+    blocks = [call_block("same") for _ in range(3)]
+    log.append("assistant/message", assistant(*blocks), surface_op="append")
+    call(log, "same")
+    call(log, "same")
+    result(log, "same")
+    closings = close(log)
+    codes = [closing.data["error"]["code"] for closing in closings[:-2]]
+    assert codes == ["TOOL_OUTCOME_UNKNOWN", "ABORTED_BEFORE_DISPATCH"]
+    assert closings[0].source_event_seqs == [5] and closings[-2:] == [STEP_END, END]
+
+
 def test_what_is_closed_needs_no_closing() -> None:
     """Applying the repair makes it a no-op, and gives every call one result in the history."""
     log = started_turn()

@@ -274,12 +274,29 @@ def test_a_result_passes_as_it_is() -> None:
     assert run('{"text":"x"}', handler=exact)[0] is answer
 
 
-def test_cancellation_passes_through() -> None:
+def test_cancellation_by_the_caller_passes_through() -> None:
     async def slow(arguments: Any, ctx: ToolContext) -> str:
-        raise asyncio.CancelledError
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(0)
+        return "not reached"
 
     with pytest.raises(asyncio.CancelledError):
         run('{"text":"x"}', handler=slow)
+
+
+def test_a_handler_that_cancels_itself_gives_an_error() -> None:
+    async def confused(arguments: Any, ctx: ToolContext) -> str:
+        part = asyncio.ensure_future(asyncio.sleep(60))
+        part.cancel()
+        await part
+        return "not reached"
+
+    result, _ = run('{"text":"x"}', handler=confused)
+    assert result.error == {"name": "CancelledError", "code": "TOOL_ERROR"}
+    text = result.content[0]["text"]
+    assert text == "Error: tool failed: it was cancelled from inside, by nobody who uses it"
 
 
 class Typed(msgspec.Struct):

@@ -50,8 +50,9 @@ class Inbox:
         return removed
 
     def _splice(self, data: dict[str, Any]) -> list[Message]:
+        removed = self._apply(data)  # first: whoever is told of the event may say something at once
         self._log.append(INBOX_SPLICED, data)
-        return self._apply(data)
+        return removed
 
     def put(self, target: Target, message: Message) -> None:
         """Queue a message at the end; while the inbox is held it waits for `release`."""

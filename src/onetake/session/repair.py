@@ -71,20 +71,34 @@ def _open(events: Iterable[Event], opening: str, ending: str) -> Event | None:
 
 
 def _open_calls(events: Iterable[Event]) -> list[tuple[str, _Call]]:
-    """Return the calls without a result, in the order in which the model made them."""
-    calls: dict[str, _Call] = {}
+    """Return the calls without a result, in the order in which the model made them.
+
+    Models give an id to several calls of one step: each call is owed a result, and the oldest gets it first.
+    """
+    calls: list[tuple[str, _Call]] = []
     for event in events:
         turn, step = _at(event, "data", "turn"), _at(event, "data", "step")
         if event["type"] == ASSISTANT_MESSAGE:
             content = _at(event, "data", "message", "content")
             for block in content if isinstance(content, list) else ():
                 if _at(block, "type") == "tool-call":
-                    calls[str(_at(block, "id"))] = _Call(turn, step, event, started=False)
+                    calls.append((str(_at(block, "id")), _Call(turn, step, event, started=False)))
         elif event["type"] == TOOL_CALL:
-            calls[str(_at(event, "data", "callId"))] = _Call(turn, step, event, started=True)
+            call_id = str(_at(event, "data", "callId"))
+            started = (call_id, _Call(turn, step, event, started=True))
+            place = next(
+                (n for n, (id, call) in enumerate(calls) if id == call_id and not call.started), None
+            )
+            if place is None:
+                calls.append(started)
+            else:
+                calls[place] = started
         elif event["type"] == TOOL_RESULT:
-            calls.pop(str(_at(event, "data", "message", "source", "callId")), None)
-    return list(calls.items())
+            call_id = str(_at(event, "data", "message", "source", "callId"))
+            place = next((n for n, (id, _) in enumerate(calls) if id == call_id), None)
+            if place is not None:
+                del calls[place]
+    return calls
 
 
 def _at(value: Any, *keys: str) -> Any:

@@ -1,11 +1,13 @@
 """Run one tool call so that whatever happens inside it ends in one result.
 
 A model must learn from a failed call, and a turn must survive it: an unknown name, arguments that are no use
-and a handler that raises all become error results. Only cancellation passes through, because what a cancelled
-call leaves in the log is a matter of the loop.
+and a handler that raises all become error results, and so does one that cancels itself. Only cancellation by
+the caller passes through, because what a cancelled call leaves in the log is a matter of the loop.
 """
 
 from __future__ import annotations
+
+import asyncio
 
 from onetake.tools.arguments import BadArguments, BadSchema, check, parse
 from onetake.tools.registry import Tool, ToolContext, ToolRegistry, ToolResult, error_result, text_result
@@ -57,6 +59,12 @@ def _converted(tool: Tool, arguments: object) -> object:
 async def _run(tool: Tool, arguments: object, ctx: ToolContext) -> ToolResult:
     try:
         answer: object = await tool.handler(arguments, ctx)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        assert task is not None
+        if task.cancelling():
+            raise
+        return _failed(tool, "it was cancelled from inside, by nobody who uses it", "CancelledError")
     except Exception as error:
         return _failed(tool, str(error) or type(error).__name__, type(error).__name__)
     if isinstance(answer, str):
