@@ -18,7 +18,6 @@ import msgspec
 
 from onetake.errors import UsageError
 from onetake.snapshot.attempt import Outcome, replay_scenario
-from onetake.snapshot.drive.registry import driver_class
 from onetake.snapshot.mode import mode_from, parse_mode, refuse_in_ci
 from onetake.snapshot.suites import suite as data
 from onetake.snapshot.suites.ops import script_from
@@ -38,6 +37,7 @@ class Suite:
         *,
         agent: Mapping[str, Any],
         suite: Mapping[str, Any] | None = None,
+        gateway: Mapping[str, Any] | None = None,
         normalize: Mapping[str, Any] | None = None,
     ) -> None:
         """A suite without a suite.toml: the arguments are its tables, `add` names its scenarios.
@@ -49,6 +49,8 @@ class Suite:
         if (path / data.SUITE_FILE).exists():
             raise UsageError(f"{path / data.SUITE_FILE} exists: use Suite.load, or remove it")
         tables = {"agent": agent, "suite": suite or {}, "normalize": normalize or {}}
+        if gateway is not None:
+            tables["gateway"] = gateway
         self._suite = data.Suite(path, path, data.settings_from(tables, path), {}, in_code=True)
 
     @classmethod
@@ -98,7 +100,7 @@ class Suite:
             hint = unknown_key_hint(settings, data.ScenarioSettings)
             raise UsageError(f"{place}: {error}{hint}") from error
         script = script_from(value, place)
-        driver_class(suite.settings.suite.driver).check(script, place)
+        data.check_script(suite.settings, script, place)
         suite.scenarios[name] = data.Scenario(name, suite.dir / name, table, script, prepare_workspace)
 
     def prepare(self, name: str, prepare_workspace: Hook) -> None:

@@ -21,7 +21,7 @@ _LAST_WORDS_S = 0.005
 class AcpDriver(Driver):
     """The client of one agent (and of its successors after `restart`)."""
 
-    known_ops = get_args(ops.Step)
+    known_ops = tuple(op for op in get_args(ops.Step) if op is not ops.Run)
     opening = ({"op": "initialize"}, {"op": "newSession"})
     render = staticmethod(transcript.render_transcript)
 
@@ -83,6 +83,7 @@ class AcpDriver(Driver):
             case ops.ResumeSession():
                 await self._resume()
             case _:
+                assert not isinstance(step, ops.Run), "`check` refuses it"
                 await self._wait_for_log(step)
 
     async def _initialize(self, terminal_output: bool) -> None:

@@ -62,6 +62,8 @@ class World(msgspec.Struct, frozen=True):
     home: Path
     spill: Path
     sessions: Path
+    unlogged: Path
+    """An empty folder: where a driver looks for logs of an agent that keeps none."""
     requests: Path
     violations: Path
     run_file: Path
@@ -86,17 +88,21 @@ def make_world(suite: Suite, scenario: Scenario) -> World:
         home=run_dir / "home",
         spill=run_dir / "full",
         sessions=run_dir / "logs",
+        unlogged=run_dir / "none",
         requests=run_dir / "requests.jsonl",
         violations=run_dir / "violations.jsonl",
         run_file=run_dir / "run.json",
         stderr=run_dir / "stderr.txt",
     )
-    for directory in (world.home, world.spill, world.sessions):
+    for directory in (world.home, world.spill, world.sessions, world.unlogged):
         directory.mkdir()
     source = scenario.dir / "workspace"
+    home = suite.settings.agent.home
     try:
         if cwd.parent != run_dir:
             (run_dir / ELSEWHERE).symlink_to(cwd)
+        if home is not None:
+            _copy_home(suite, home, world.home)
         if source.is_dir():
             copy_tree(source, cwd)
         else:
@@ -106,6 +112,13 @@ def make_world(suite: Suite, scenario: Scenario) -> World:
         remove_run(run_dir, cwd)
         raise
     return world
+
+
+def _copy_home(suite: Suite, name: str, home: Path) -> None:
+    if not (suite.dir / name).is_dir():
+        raise UsageError(f"{suite.path}: [agent] home: {suite.dir / name} is no folder")
+    home.rmdir()
+    copy_tree(suite.dir / name, home)
 
 
 def _temporary_base() -> Path:
@@ -221,7 +234,8 @@ def agent_environment(
         result |= recording_variables(suite, scenario, environ)
     result |= suite.settings.agent.env
     result |= scenario.settings.env
-    result[RUN_VARIABLE] = str(world.run_file)
+    if suite.settings.gateway is None:
+        result[RUN_VARIABLE] = str(world.run_file)
     return result
 
 
@@ -235,7 +249,8 @@ def search_path(environ: Mapping[str, str]) -> str:
 def recording_variables(suite: Suite, scenario: Scenario, environ: Mapping[str, str]) -> dict[str, str]:
     """What `[agent] record_env` names: from the environment, else from `.env` beside the live config."""
     names = suite.settings.agent.record_env
-    dotenv = suite.live_config(scenario).with_name(".env")
+    configured = suite.settings.agent.config or scenario.settings.config
+    dotenv = suite.live_config(scenario).with_name(".env") if configured else suite.dir / ".env"
     try:
         stored = parse_dotenv(dotenv.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from onetake.errors import OnetakeError, UsageError
 from onetake.fixture.lineage import SessionFacts, session_facts
 from onetake.snapshot.drive.base import Driver, timeouts_for
+from onetake.snapshot.drive.behind import Behind, behind_gateway
 from onetake.snapshot.drive.env import (
     World,
     agent_command,
@@ -70,26 +71,31 @@ async def execute(
         environment = agent_environment(suite, scenario, world, mode, environ)
         command = agent_command(suite, config, environment["PATH"])
         write_run_file(suite, world, mode, fixtures=fixtures, override=override)
-
-        launch = Launch(command, environment, world.cwd, world.stderr)
-        timeouts = timeouts_for(mode, scenario.settings.timeout_s or suite.settings.suite.timeout_s)
         recorded = None if mode == "record" else [read_file(path) for path in fixtures]
-        logs = LiveLogs(world.sessions, _facts(recorded))
-        driver = driver_class(suite.settings.suite.driver)(scenario.script, world, timeouts, launch, logs)
+        timeouts = timeouts_for(mode, scenario.settings.timeout_s or suite.settings.suite.timeout_s)
         error: OnetakeError | None = None
         running: list[str] = []
-        try:
-            await driver.run()
-            if _ended_by_itself(scenario, driver):
-                running = [*driver.left_running, *await left_running(lambda: find_strays(world.run_dir))]
-        except UsageError:
-            raise
-        except OnetakeError as caught:
-            error = caught
-        finally:
-            kill_strays(world.run_dir)
+        async with behind_gateway(suite, scenario, world, mode, directory, environ) as behind:
+            logs = LiveLogs(world.sessions, _facts(recorded))
+            if behind is not None:
+                behind.fill_home(world.home)
+                command = [behind.filled(part) for part in command]
+                environment = {name: behind.filled(value) for name, value in environment.items()}
+                logs = LiveLogs(world.unlogged, None)
+            launch = Launch(command, environment, world.cwd, world.stderr)
+            driver = driver_class(suite.settings.suite.driver)(scenario.script, world, timeouts, launch, logs)
+            try:
+                await driver.run()
+                if _ended_by_itself(scenario, driver):
+                    running = [*driver.left_running, *await left_running(lambda: find_strays(world.run_dir))]
+            except UsageError:
+                raise
+            except OnetakeError as caught:
+                error = caught
+            finally:
+                kill_strays(world.run_dir)
         harvest = _harvest(
-            scenario, mode, world, driver, error, recorded, override, time.monotonic() - started
+            scenario, mode, world, driver, error, recorded, override, time.monotonic() - started, behind
         )
         harvest.left_running = running
         return harvest
@@ -123,6 +129,8 @@ def missing_programs(scenario: Scenario, path: str) -> list[str]:
 
 
 def _config(suite: Suite, scenario: Scenario, mode: str) -> Path:
+    if suite.settings.gateway is not None and not suite.settings.agent.config:
+        return suite.path  # nothing is booted from a composition
     config = suite.live_config(scenario) if mode == "record" else suite.snapshot_config(scenario)
     if not config.is_file():
         raise UsageError(f"{suite.path}: [agent] config: {config} does not exist; {mode} boots it")
@@ -162,6 +170,7 @@ def _harvest(
     recorded: list[LogFile] | None,
     override: Path | None,
     seconds: float,
+    behind: Behind | None,
 ) -> Harvest:
     harvest = Harvest(
         scenario=scenario.name,
@@ -183,7 +192,11 @@ def _harvest(
     harvest.ended = code == 0 or (code is not None and code > 0 and error is None)
     harvest.requests = _read_lines(harvest, world.requests, REQUEST, may_be_torn=not harvest.ended)
     harvest.violations = _read_lines(harvest, world.violations, VIOLATION, may_be_torn=False)
-    _collect_sessions(harvest, world, driver.session_ids, recorded)
+    _collect_sessions(harvest, world, driver.session_ids, recorded, behind)
+    if behind is not None:
+        harvest.warnings = behind.losses
+        for text in behind.cut if mode == "record" else ():
+            _add_error(harvest, text)
     if recorded is not None and harvest.error is None:
         harvest.leftovers = count_leftovers(harvest, recorded, override)
     return harvest
@@ -194,7 +207,11 @@ def _facts(logs: list[LogFile] | None) -> list[SessionFacts] | None:
 
 
 def _collect_sessions(
-    harvest: Harvest, world: World, opened: list[str], recorded: list[LogFile] | None
+    harvest: Harvest,
+    world: World,
+    opened: list[str],
+    recorded: list[LogFile] | None,
+    behind: Behind | None,
 ) -> None:
     """Read every log, in fixture order; what cannot be read whole is an error of the run.
 
@@ -226,6 +243,8 @@ def _collect_sessions(
         [session_facts(log.header, log.events) for log in logs],
         _facts(recorded),
     )
+    if behind is not None and behind.bindings is not None:  # what was asked decided there
+        harvest.bindings = dict(behind.bindings)
     harvest.sessions = sorted(logs, key=lambda log: harvest.bindings[log.id])
 
 

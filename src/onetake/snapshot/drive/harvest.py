@@ -57,6 +57,8 @@ class Harvest(msgspec.Struct, kw_only=True):
     leftovers: list[Leftover] = []
     left_running: list[str] = []
     """Command lines of processes that outlived an agent which ended by itself. They were killed."""
+    warnings: list[str] = []
+    """What a recording of this run could not keep of what the endpoint sent."""
     unused_answers: list[str] = []
     """The kinds of the permission answers of the script that the agent did not ask for."""
     roots: dict[str, str] = {}

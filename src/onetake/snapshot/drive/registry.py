@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 DRIVERS = {
     "acp": ("onetake.snapshot.drive.acp", "AcpDriver"),
+    "command": ("onetake.snapshot.drive.command", "CommandDriver"),
     "headless": ("onetake.snapshot.drive.headless", "HeadlessDriver"),
 }
 """`[suite] driver` -> module and class."""

@@ -50,6 +50,10 @@ NOTES = frozenset({"README.md", ".gitattributes", ".gitignore"})
 """Files that may stand beside fixtures."""
 _EXPECTED = {"requests": REQUESTS_FILE, "stdout": STDOUT_FILE, "workspace": WORKSPACE_FILE}
 _REFUSED = "nothing was written; a replay of it would be red for this"
+_REMEDIES = {
+    "model-input": "record the scenario again; when it comes so again, mend the adapter or its model; "
+}
+"""What mends files that are not written yet. All else is a fault of the agent, which its message tells."""
 FAULT_GUARDS = {
     "layout": "non-canonical",
     "header": "unscrubbed-header",
@@ -73,7 +77,7 @@ def static_problems(suite: Suite, scenarios: Iterable[Scenario] | None = None) -
         pins = Pins(scenarios=[s.name for s in suite.scenarios.values() if s.settings.pins_header])
     for scenario in chosen:
         found += _scenario_problems(scenario, suite, pins)
-    found += _duplicates(pins)
+    found += duplicate_sidecars(pins)
     for config in dict.fromkeys(scenario.settings.config for scenario in chosen):
         scenario = next(s for s in chosen if s.settings.config == config)
         found += overlay_problems(suite, scenario)
@@ -82,7 +86,7 @@ def static_problems(suite: Suite, scenarios: Iterable[Scenario] | None = None) -
 
 def overlay_problems(suite: Suite, scenario: Scenario) -> list[Problem]:
     """What is wrong with the overlay of a scenario (a problem of the suite when it is the suite's own)."""
-    if not boots_composition(suite):
+    if not boots_composition(suite) or suite.settings.gateway is not None:
         return []
     live, snapshot = suite.live_config(scenario), suite.snapshot_config(scenario)
     name = scenario.name if scenario.settings.config is not None else None
@@ -121,9 +125,8 @@ def _folder_problems(suite: Suite) -> Iterator[Problem]:
             remedy="add a [scenarios.NAME] table",
             exit_code=2,
         )
-    others = [
-        path for path in sorted(suite.dir.iterdir()) if path.is_dir() and path.name not in suite.scenarios
-    ]
+    known = {*suite.scenarios, suite.settings.agent.home}
+    others = [path for path in sorted(suite.dir.iterdir()) if path.is_dir() and path.name not in known]
     for path in _noticed(suite.dir, others):
         if not path.name.startswith("__"):
             yield Problem(
@@ -185,35 +188,40 @@ class _Reporter:
         return f"`onetake migrate {os.path.relpath(self.scenario.dir)}`"
 
 
-def staged_problems(scenario: Scenario, suite: Suite, files: dict[str, bytes]) -> list[Problem]:
-    """What the guards that judge files by themselves find in files that are about to be written."""
+def staged_problems(scenario: Scenario, suite: Suite, files: dict[str, bytes], pins: Pins) -> list[Problem]:
+    """What a replay would object to in files that are about to be written, with the suite's pins as they
+    are then."""
     report = _Reporter(scenario)
-    _contents(report, scenario, suite, files)
-    return [msgspec.structs.replace(problem, remedy=_REFUSED) for problem in report.found]
+    _files(report, scenario, suite, files, pins)
+    return [
+        msgspec.structs.replace(problem, remedy=f"{_REMEDIES.get(problem.guard, '')}{_REFUSED}")
+        for problem in report.found
+    ]
 
 
-def _contents(report: _Reporter, scenario: Scenario, suite: Suite, files: dict[str, bytes]) -> None:
-    """What is wrong within the files of a scenario, whatever lies beside them."""
+def _files(report: _Reporter, scenario: Scenario, suite: Suite, files: dict[str, bytes], pins: Pins) -> None:
+    """What is wrong with the files that runs of a scenario gave, whatever else lies beside them."""
+    _missing(report, scenario, suite, files, pins)
     fixtures = {name: data for name, data in files.items() if session_index(name) is not None}
+    for name in fixtures:
+        if session_index(name) not in range(len(fixtures)):
+            report.add("orphan-file", name, "fixtures are numbered without holes", "rename or remove it")
     if "log" in suite.surfaces(scenario):
         report.attempt(session_file(0), lambda: _fixtures(report, suite, fixtures))
     _derivable(report, scenario, fixtures)
     for name, data in files.items():
         if is_compared(surface_of(name) or "", scenario, suite):
             report.attempt(name, lambda name=name, data=data: _layout(report, name, data))  # type: ignore[misc]
+            report.attempt(name, lambda name=name, data=data: _header_tokens(report, name, data, pins))  # type: ignore[misc]
 
 
 def _scenario_problems(scenario: Scenario, suite: Suite, pins: Pins) -> list[Problem]:
     report = _Reporter(scenario)
     files = read_committed(scenario.dir)
-    _missing(report, scenario, suite, files, pins)
     _orphans(report, scenario, suite)
     if "log" not in suite.settings.suite.surfaces:
         _log_ops(report, scenario)
-    _contents(report, scenario, suite, files)
-    for name, data in files.items():
-        if is_compared(surface_of(name) or "", scenario, suite):
-            report.attempt(name, lambda name=name, data=data: _header_tokens(report, name, data, pins))  # type: ignore[misc]
+    _files(report, scenario, suite, files, pins)
     for secret in find_secrets(files, {}):
         report.add("secret", secret.file, f"holds a secret: {secret.text()}", "revoke it, and take it out")
     return report.found
@@ -252,14 +260,12 @@ def _pinned_elsewhere(files: dict[str, bytes], pins: Pins) -> list[str]:
 def _orphans(report: _Reporter, scenario: Scenario, suite: Suite) -> None:
     settings = scenario.settings
     names = {path.name for path in scenario.dir.iterdir()}
-    indices = {index for name in names if (index := session_index(name)) is not None}
     unread = []
     for name in sorted(names - NOTES - {SCRIPT_FILE, "workspace", PENDING}):
-        surface, index = surface_of(name), session_index(name)
-        if index is not None:
-            if index not in range(len(indices)):
-                report.add("orphan-file", name, "fixtures are numbered without holes", "rename or remove it")
-        elif name == OVERRIDE_FILE:
+        surface = surface_of(name)
+        if surface == "log":
+            continue  # any run needs them, and looks at them
+        if name == OVERRIDE_FILE:
             if not settings.overridden:
                 remedy = f"set overridden = true in [scenarios.{scenario.name}], or remove it"
                 report.add("orphan-file", name, "the override is not in use", remedy)
@@ -376,7 +382,8 @@ def _header_tokens(report: _Reporter, name: str, data: bytes, pins: Pins) -> Non
                 report.add("unknown-pin", name, message, "refresh the scenario, or add the pin", exit_code=1)
 
 
-def _duplicates(pins: Pins) -> Iterator[Problem]:
+def duplicate_sidecars(pins: Pins) -> Iterator[Problem]:
+    """Texts that are committed twice."""
     for number, pin in enumerate(pins.all):
         first = pins.holding(pin.kind, pin.value)[0]
         if first is not pins.all[number]:

@@ -21,7 +21,7 @@ def futile(suite: Suite, scenario: Scenario, environ: Mapping[str, str]) -> list
 
     Says nothing about agents whose composition is not ours. Raises `UsageError` for one that cannot be read.
     """
-    if not boots_composition(suite):
+    if not boots_composition(suite) or suite.settings.gateway is not None:
         return []
     from onetake.app.composition import load_uninterpolated, named_variables
 

@@ -92,6 +92,14 @@ def is_compared(surface: str, scenario: Scenario, suite: Suite) -> bool:
     return surface in surfaces or (surface == "pins" and ("requests" in surfaces or "log" in surfaces))
 
 
+def write_scratch(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write what a run is answered from into a folder for that run: the fixtures, and the texts that their
+    headers name."""
+    for name, data in files.items():
+        if session_index(name) is not None or sidecar_of(name) is not None:
+            (folder / name).write_bytes(data)
+
+
 def disagreements(
     one: Mapping[str, bytes],
     other: Mapping[str, bytes],

@@ -53,6 +53,17 @@ class Prompt(_Op, tag="prompt", frozen=True):
     text: str
 
 
+class Run(_Op, tag="run", frozen=True):
+    """Run the program once (driver `command`)."""
+
+    args: list[str] = []
+    """Arguments behind those of the suite's command."""
+    stdin: str = ""
+    """What it reads."""
+    exit_code: int = 0
+    """How it must end."""
+
+
 class PromptContent(_Op, tag="promptContent", frozen=True):
     """Send content blocks as they are and wait for the answer."""
 
@@ -143,6 +154,7 @@ Step = (
     Initialize
     | NewSession
     | NewSessionExpectError
+    | Run
     | Prompt
     | PromptContent
     | PromptExpectError

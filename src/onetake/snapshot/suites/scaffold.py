@@ -57,6 +57,7 @@ class Made(msgspec.Struct, kw_only=True):
 COMMANDS = {
     "acp": ["onetake", "acp", "--config", "{config}"],
     "headless": ["onetake", "run", "--config", "{config}", "{prompt}"],
+    "command": ["python", "agent.py", "{prompt}"],
 }
 """By driver: how a new suite starts its agent."""
 

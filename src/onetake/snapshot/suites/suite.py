@@ -12,13 +12,13 @@ import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from onetake.errors import PATTERN_ERRORS, UsageError
 from onetake.snapshot.drive.registry import DRIVERS, driver_class
-from onetake.snapshot.suites.ops import Script, Step, load_script
+from onetake.snapshot.suites.ops import LogStep, Script, Step, load_script
 
 SUITE_FILE = "suite.toml"
 SCRIPT_FILE = "input.json"
@@ -78,7 +78,8 @@ class SuiteTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The `[suite]` table."""
 
     driver: str = "acp"
-    """How the agent is talked to: `acp`, or `headless` (one prompt, JSON events out)."""
+    """How the agent is talked to: `acp`, `headless` (one prompt, JSON events out), or `command` (a program
+    that is run, and prints text)."""
     surfaces: tuple[str, ...] = ("requests", "stdout", "log")
     """What is compared; `workspace`, the files left behind, may be added."""
     timeout_s: Seconds | None = None
@@ -90,14 +91,31 @@ class AgentTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     command: list[str]
     """Program and arguments; `{config}` is the composition, `{prompt}` the prompt of a headless run."""
-    config: str
-    """The live composition, relative to suite.toml; replay and refresh boot `<stem>.snapshot<suffix>`."""
+    config: str = ""
+    """The live composition, relative to suite.toml; replay and refresh boot `<stem>.snapshot<suffix>`. An
+    agent behind the gateway needs none, and boots the same one in every mode."""
+    home: str | None = None
+    """A folder, relative to suite.toml, that is copied to the agent's HOME; templates in it are filled in."""
     env: dict[str, str] = {}
     """Extra variables of the agent, in every mode."""
     record_env: list[str] = []
     """Names passed in record mode only, from the environment or from `.env` beside the config."""
     adapters: list[str] = []
     """Rows of the composition that reach a model through a plugin of your own: replay switches them off."""
+
+
+class GatewayTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The `[gateway]` table: the agent's model calls go through onetake. For agents that are not ours."""
+
+    upstream: dict[Literal["openai", "anthropic"], str] = {}
+    """Where record sends calls, as base URLs: `openai` (chat completions, Responses) and `anthropic`
+    (Messages). `${NAME}` is a variable of the environment or of `.env`."""
+    key_env: dict[Literal["openai", "anthropic"], str] = {}
+    """By the same names, the variable with the key to ask with; without one the agent's own key is used."""
+    script: str | None = None
+    """A script of `onetake mock-model`, relative to suite.toml, that answers record, not an endpoint."""
+    models: list[str] = []
+    """What the agent is told when it asks for a list of models, in every mode."""
 
 
 class ScenarioSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -132,6 +150,8 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """How the subject is started; the one table that must be there."""
     suite: SuiteTable = SuiteTable()
     """What holds for every scenario."""
+    gateway: GatewayTable | None = None
+    """Where the model calls of an agent go that is not ours."""
     normalize: Normalize = Normalize()
     """Rules for values that are not stable by themselves."""
     scenarios: dict[str, ScenarioSettings] = {}
@@ -181,8 +201,13 @@ class Suite(msgspec.Struct, frozen=True):
         return Path(os.path.normpath(self.dir / config))
 
     def snapshot_config(self, scenario: Scenario) -> Path:
-        """The overlay that replay and refresh boot: `agent.yml` -> `agent.snapshot.yml` beside it."""
+        """The overlay that replay and refresh boot: `agent.yml` -> `agent.snapshot.yml` beside it.
+
+        Behind the gateway it is the live composition: there the model is replaced outside of the agent.
+        """
         live = self.live_config(scenario)
+        if self.settings.gateway is not None:
+            return live
         return live.with_name(f"{live.stem}.snapshot{live.suffix}")
 
 
@@ -264,9 +289,20 @@ def load_suite(path: Path) -> Suite:
                 "`onetake new` write both"
             )
         script = load_script(folder / SCRIPT_FILE)
-        driver_class(settings.suite.driver).check(script, str(folder / SCRIPT_FILE))
+        check_script(settings, script, str(folder / SCRIPT_FILE))
         scenarios[name] = Scenario(name, folder, table, script)
     return Suite(path, directory, settings, scenarios)
+
+
+def check_script(settings: Settings, script: Script, place: str) -> None:
+    """Refuse a script that the suite's driver cannot carry out. Raises `UsageError`; `place` is the file."""
+    driver_class(settings.suite.driver).check(script, place)
+    for number, step in enumerate(script.steps, 1) if settings.gateway is not None else ():
+        if isinstance(step, LogStep):
+            raise UsageError(
+                f"{place}: step {number}: an agent behind the gateway keeps no log of ours while it runs; "
+                "wait for a file or an answer instead"
+            )
 
 
 def require_name(path: Path, name: str, taken: Mapping[str, str]) -> None:
@@ -343,6 +379,11 @@ def _validate(path: Path, settings: Settings) -> None:
             )
     if not settings.agent.command:
         raise UsageError(f"{path}: [agent] command is empty")
+    if settings.gateway is None and not settings.agent.config:
+        raise UsageError(
+            f"{path}: [agent] config is missing: name the composition, or add a [gateway] table for an agent "
+            "that is not onetake's"
+        )
     patterns = [(f"[normalize] mint[{i}]", rule.pattern) for i, rule in enumerate(settings.normalize.mint)]
     for surface in SURFACES:
         rules: SurfaceRules = getattr(settings.normalize, surface)
