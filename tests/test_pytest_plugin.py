@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from onetake import cli
+from onetake import cli, snapshot
 from onetake.snapshot.guard.guards import STATIC_GUARDS, SUITE_GUARDS
 from tests.snapshot.driving import make_suite, prompts
 
@@ -24,7 +24,7 @@ RULE = "[normalize.stdout]\nmask = [{ pattern = 'pid [0-9]+', with = 'pid N' }]\
 
 @pytest.fixture(autouse=True)
 def no_ci(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("CI", "ONETAKE_SNAPSHOT"):
+    for name in ("CI", "ONETAKE_SNAPSHOT", "PYTEST_XDIST_WORKER"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -226,21 +226,34 @@ def test_a_missing_fixture_fails_guard_and_scenario(suite: Path) -> None:
     assert "FAILED suite.toml::guard:missing-file" in out
 
 
-def test_what_the_next_replay_would_refuse_fails_a_refresh(
-    suite: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_the_next_replay_would_refuse_fails_a_refresh_from_wherever_it_was_started(
+    suite: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As it does for the command: the write went well, and the suite is red all the same."""
-    monkeypatch.delenv("CI", raising=False)
+    """The writes went well, and the suite is red all the same: once, in the same words."""
     (suite / "one" / "notes.txt").write_text("not a part of the scenario")
-    code, out = run_pytest(suite, "--onetake-mode", "refresh")
-    assert code == 1
-    assert "FAILED suite.toml::one" in out and "[orphan-file]" in out and "notes.txt" in out
-    (suite / "one" / "notes.txt").unlink()
-    assert run_pytest(suite, "--onetake-mode", "refresh")[0] == 0
+    (suite / "forgotten").mkdir()
     with (suite / "suite.toml").open("a") as file:
         file.write(RULE)
-    code, out = run_pytest(suite, "--onetake-mode", "refresh")
-    assert code == 1 and "[unused-rule]" in out
+    problems = snapshot.Suite.load(suite).run_all("refresh")[-1].verdict.problems
+    assert [problem.guard for problem in problems] == ["orphan-folder", "unused-rule", "orphan-file"]
+    texts = [problem.text() for problem in problems]
+    assert cli.main(["refresh", str(suite)]) == 2
+    by_command = capsys.readouterr().out
+    code, by_pytest = run_pytest(suite, "--onetake-mode", "refresh", "--junitxml", "report.xml")
+    assert code == 1 and "3 failed, 3 passed" in by_pytest
+    for problem, text in zip(problems, texts, strict=True):
+        assert by_command.count(text) == 1 == by_pytest.count(text), text
+        assert f"FAILED suite.toml::guard:{problem.guard}" in by_pytest
+    alone = snapshot.Suite.load(suite).run("one", "refresh").verdict.problems
+    assert [problem.text() for problem in alone] == [texts[0], texts[2]]
+
+
+def test_a_refresh_of_one_says_nothing_of_others(suite: Path) -> None:
+    """And nothing is said twice, or of a scenario that is still to come."""
+    (suite / "two" / "notes.txt").write_text("not a part of the scenario")
+    assert run_pytest(suite, "-k", "one", "--onetake-mode", "refresh")[0] == 0
+    assert cli.main(["refresh", str(suite), "-k", "one"]) == 0
+    assert snapshot.Suite.load(suite).run("one", "refresh").ok
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")])

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from onetake.snapshot.attempt import Outcome
-    from onetake.snapshot.findings import Problem, Verdict
+    from onetake.snapshot.findings import Problem
     from onetake.snapshot.render.pins import Pins
     from onetake.snapshot.run import Writer
     from onetake.snapshot.suites.suite import Scenario, Suite
@@ -28,6 +30,8 @@ _GUARD = "guard:"
 """How the names of guards begin; no scenario is named so."""
 _VERDICT = "onetake_verdict"
 """Attribute of a test report that carries a verdict from a worker to the run that sums up."""
+_WRITERS = pytest.StashKey["dict[str, Writer]"]()
+"""Who writes which suite, in a run that records or refreshes."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -157,6 +161,7 @@ class SuiteFile(pytest.File):
             from onetake.snapshot.run import Writer
 
             self._writer = Writer(self.suite, self.mode)
+            self.config.stash.setdefault(_WRITERS, {})[str(self.suite.path)] = self._writer
         return self._writer
 
     @property
@@ -235,7 +240,7 @@ class ScenarioItem(_Item):
         if self.parent.mode == "replay":
             run = replay_scenario(self.suite, self.scenario, self.parent.pins, self.parent.unrunnable)
         else:
-            run = self.parent.writer.write_alone(self.scenario)
+            run = self.parent.writer.write(self.scenario)
         outcome = asyncio.run(run)
         if outcome.skipped:
             pytest.skip(outcome.skipped)
@@ -259,7 +264,7 @@ class GuardItem(_Item):
 
 
 class _SuiteWide:
-    """Checks over whole suites, from the verdicts of all workers; only for suites that ran in full."""
+    """Checks over suites that ran in full or were written, from the verdicts of all workers."""
 
     def __init__(self) -> None:
         self._suites: dict[str, dict[str, Any]] = {}
@@ -278,13 +283,14 @@ class _SuiteWide:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Judge each suite that ran in full; a problem makes the run red."""
+        """Judge each suite that ran in full or was written; a problem makes the run red."""
         if not self._suites:
             return
         import msgspec
 
         from onetake.snapshot.diff.causes import alike
         from onetake.snapshot.findings import Verdict
+        from onetake.snapshot.guard.guards import SUITE_GUARDS, suite_problems
         from onetake.snapshot.report import shared_cause
         from onetake.snapshot.suites.suite import load_suite
 
@@ -298,8 +304,13 @@ class _SuiteWide:
                 for group in groups
                 if len(group) > 1
             ]
-            if full:
-                _report_whole(session, suite, verdicts, entry["nodeid"])
+            writer = session.config.stash.get(_WRITERS, {}).get(path)
+            if writer is not None:
+                problems = [problem for whole in writer.next_replay() for problem in whole.verdict.problems]
+                _report(session, entry["nodeid"], problems, {problem.guard: None for problem in problems})
+            elif full and not any(verdict.problems for verdict in verdicts):
+                # A run that was not carried through proves nothing about use.
+                _report(session, entry["nodeid"], suite_problems(suite, verdicts), SUITE_GUARDS)
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         """Show causes that several tests share, and how many of the tests are scenarios."""
@@ -317,14 +328,9 @@ class _SuiteWide:
             terminalreporter.write_line(f"snapshot suites: {', '.join(shown)}")
 
 
-def _report_whole(session: pytest.Session, suite: Suite, verdicts: list[Verdict], nodeid: str) -> None:
-    """Report each guard over the whole suite like a test. No item can be one: it would need all workers."""
-    from onetake.snapshot.guard.guards import SUITE_GUARDS, suite_problems
-
-    if any(verdict.problems for verdict in verdicts):
-        return  # a run that was not carried through proves nothing about use
-    problems = suite_problems(suite, verdicts)
-    for guard in SUITE_GUARDS:
+def _report(session: pytest.Session, nodeid: str, problems: Sequence[Problem], guards: Iterable[str]) -> None:
+    """Report each of these guards like a test. No item can be one: it would need all workers, or the end."""
+    for guard in guards:
         text = "\n".join(problem.text() for problem in problems if problem.guard == guard)
         report = pytest.TestReport(
             nodeid=f"{nodeid}::{_GUARD}{guard}",

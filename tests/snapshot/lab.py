@@ -286,7 +286,7 @@ def stamped_results(ctx):
         if type_ == "tool/result":
             import os
 
-            data["message"]["content"][0]["content"][0]["text"] += f" (job {os.urandom(2).hex()})"
+            data["message"]["content"][0]["content"][0]["text"] += f" (job 7a7{os.urandom(6).hex()}7)"
         return append(self, type_, data, **more)
 
     SessionLog.append = stamped

@@ -219,6 +219,23 @@ def test_one_word_of_a_shared_part_is_one_line_in_each_text_that_has_it(moods: L
     assert red(moods.replay()) == {}
 
 
+def test_a_write_says_what_it_did_to_the_pins_of_others(moods: Lab) -> None:
+    """Each scenario for itself is as it should be; the suite is not, and the write must not end green."""
+    moods.edit("moods.py", "mood} now", "mood} now{' and sad' if arguments.mood == 'merry' else ''}")
+    twice = moods.snapshots / "twice/system-prompt.expected.md"
+    twice.write_text(twice.read_text().replace("sad now", "merry now and sad"))
+    outcomes = moods.refresh("shifts")
+    assert red(outcomes) == {None: {"duplicate-sidecar"}}, failures(outcomes)
+    assert "twice: twice/system-prompt.expected.md: holds the same text as shifts/" in failures(outcomes)
+    assert red(moods.refresh("follows or twice")) == {} == red(moods.replay())
+    moods.edit("snapshots/follows/session.jsonl", "{{tools:plain}}", "{{tools:twice.1}}")
+    moods.edit("moods.py", "if arguments.tool:", "if arguments.tool == 'one':")
+    outcomes = moods.refresh("twice")
+    assert red(outcomes) == {None: {"unknown-pin"}}, failures(outcomes)
+    assert "follows/session.jsonl: the header names the pin {{tools:twice.1}}" in failures(outcomes)
+    assert red(moods.refresh()) == {} == red(moods.replay())
+
+
 def test_a_text_that_an_earlier_pin_takes_over_moves_there(moods: Lab) -> None:
     """Names follow: nothing is committed twice, and nothing is left behind."""
     moods.edit("snapshots/suite.toml", "[scenarios.shifts]\npins_header = true\n", "[scenarios.shifts]\n")

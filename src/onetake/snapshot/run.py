@@ -128,11 +128,9 @@ async def write_all(
     from onetake.snapshot.render.pins import write_order
 
     writer = Writer(selection.suite, mode, dry_run=dry_run)
-    outcomes = []
     for scenario in write_order(selection.suite, selection.scenarios):
-        outcomes.append(await writer.write(scenario))
-        on_outcome(outcomes[-1])
-    return [*outcomes, *writer.next_replay(selection, outcomes)]
+        on_outcome(await writer.write(scenario))
+    return [*writer.outcomes, *writer.next_replay()]
 
 
 class Writer:
@@ -147,7 +145,10 @@ class Writer:
         self._suite = suite
         self._mode = mode
         self._dry_run = dry_run
-        self._pins = load_pins(suite, lenient=True)
+        self._before = self._pins = load_pins(suite, lenient=True)
+        self._subjects: list[Scenario] = []
+        self.outcomes: list[Outcome] = []
+        """What became of each scenario, in the order of the writes."""
 
     async def write(self, scenario: Scenario) -> Outcome:
         """Write one scenario."""
@@ -160,28 +161,50 @@ class Writer:
             fresh = self._pins.fresh | {scenario.name}
             self._pins = outcome.pins or load_pins(self._suite, lenient=True)
             self._pins.fresh = fresh
+        self._subjects.append(scenario)
+        self.outcomes.append(outcome)
         return outcome
 
     async def write_alone(self, scenario: Scenario) -> Outcome:
-        """Write one scenario; what the next replay of it would say is part of the outcome."""
+        """Write one scenario and no other; what the next replay would say is part of the outcome."""
         outcome = await self.write(scenario)
-        for whole in self.next_replay(Selection(self._suite, [scenario]), [outcome]):
+        for whole in self.next_replay():
             outcome.verdict.problems += whole.verdict.problems
         return outcome
 
-    def next_replay(self, selection: Selection, outcomes: Sequence[Outcome]) -> list[Outcome]:
+    def next_replay(self) -> list[Outcome]:
         """What will be red in the next replay though every write succeeded: a write must not end with
-        success then."""
+        success then. Call it after the last write.
+
+        What else is wrong with scenarios that were not written is left to those who run them, except what
+        the pins that were written did to them.
+        """
         from onetake.snapshot.guard.static import static_problems
 
-        ran = [outcome for outcome in outcomes if not outcome.skipped]
+        ran = [outcome for outcome in self.outcomes if not outcome.skipped]
         if self._dry_run or not ran or not all(outcome.verdict.ok for outcome in ran):
             return []
         names = {outcome.name for outcome in ran}
-        chosen = [scenario for scenario in selection.scenarios if scenario.name in names]
+        chosen = [scenario for scenario in self._subjects if scenario.name in names]
         static = [
-            p for p in static_problems(selection.suite, chosen) if p.scenario is None or p.scenario in names
+            problem
+            for problem in static_problems(self._suite, chosen)
+            if problem.scenario is None or problem.scenario in names
         ]
-        whole = suite_outcome(selection, static, outcomes)
+        static += [problem for problem in self._unpinned() if problem not in static]
+        whole = suite_outcome(Selection(self._suite, self._subjects), static, self.outcomes)
         whole.verdict.problems += [problem for problem in static if problem not in whole.verdict.problems]
         return [] if whole.verdict.ok else [whole]
+
+    def _unpinned(self) -> list[Problem]:
+        """What is wrong with any scenario since pins were written: a text moved or went that others name."""
+        from onetake.snapshot.guard.static import duplicate_sidecars, static_problems
+        from onetake.snapshot.render.pins import load_pins
+
+        now = load_pins(self._suite, lenient=True)
+        before = list(duplicate_sidecars(self._before))
+        found = [problem for problem in duplicate_sidecars(now) if problem not in before]
+        if {pin.file for pin in self._before.all}.issubset(pin.file for pin in now.all):
+            return found
+        there = [scenario for scenario in self._suite.scenarios.values() if scenario.dir.is_dir()]
+        return found + [p for p in static_problems(self._suite, there) if p.guard == "unknown-pin"]

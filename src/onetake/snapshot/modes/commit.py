@@ -10,6 +10,7 @@ from onetake.snapshot.guard.secrets import find_secrets
 from onetake.snapshot.guard.static import staged_problems
 from onetake.snapshot.modes.judge import compare_file, is_compared, read_committed, surface_of
 from onetake.snapshot.modes.write import write_files
+from onetake.snapshot.render.pins import Pins
 from onetake.snapshot.suites.select import command
 from onetake.snapshot.suites.suite import Scenario, Suite
 
@@ -33,34 +34,53 @@ def secret_problems(
     ]
 
 
-def commit(
-    verdict: Verdict,
+def planned(
     committed: Mapping[str, bytes],
     files: Mapping[str, bytes],
     scenario: Scenario,
     suite: Suite,
-    environ: Mapping[str, str],
     *,
-    dry_run: bool,
     fixtures: bool = False,
-) -> None:
-    """Write `files` into the scenario's folder and remove what is not among them, unless the verdict is red.
+) -> dict[str, bytes | None]:
+    """What becomes of the scenario's folder when a run gave `files`: new bytes, or None for what goes.
 
     Files of surfaces that the scenario does not compare are left alone, except a fixture that is missing:
-    replay needs it. With `fixtures` every fixture is written, because a recording replaces it. Fills
-    `written` and `changes` of the verdict.
+    replay needs it. With `fixtures` every fixture is written, because a recording replaces it.
     """
     new: dict[str, bytes | None] = {name: None for name in committed if name not in files}
     new |= files
-    new = {
+    return {
         name: data
         for name, data in new.items()
         if is_compared(surface_of(name) or "", scenario, suite)
         or (surface_of(name) == "log" and (fixtures or name not in committed))
     }
+
+
+def staged(committed: Mapping[str, bytes], new: Mapping[str, bytes | None]) -> dict[str, bytes]:
+    """The files of a scenario as they are once `new` is written."""
+    return {name: data for name, data in {**committed, **new}.items() if data is not None}
+
+
+def commit(
+    verdict: Verdict,
+    committed: Mapping[str, bytes],
+    new: Mapping[str, bytes | None],
+    scenario: Scenario,
+    suite: Suite,
+    pins: Pins,
+    environ: Mapping[str, str],
+    *,
+    dry_run: bool,
+) -> None:
+    """Write what is `planned` into the scenario's folder, unless the verdict is red or a guard objects.
+
+    `pins` are those of the suite before this write. Fills `written` and `changes` of the verdict.
+    """
     verdict.problems += secret_problems({n: d for n, d in new.items() if d is not None}, scenario, environ)
-    staged = {name: data for name, data in {**committed, **new}.items() if data is not None}
-    verdict.problems += staged_problems(scenario, suite, staged)
+    if scenario.settings.pins_header and is_compared("pins", scenario, suite):
+        pins = pins.with_sidecars(scenario.name, verdict.sidecars)
+    verdict.problems += staged_problems(scenario, suite, staged(committed, new), pins)
     if not verdict.ok:
         return
     for name, data in sorted(new.items()):

@@ -19,12 +19,13 @@ from onetake.snapshot.drive.harvest import Harvest
 from onetake.snapshot.findings import Advice, Problem, Verdict
 from onetake.snapshot.mode import refuse_in_ci
 from onetake.snapshot.modes.asking import futile
-from onetake.snapshot.modes.commit import commit, secret_problems
+from onetake.snapshot.modes.commit import commit, planned, secret_problems
 from onetake.snapshot.modes.judge import (
     apply_to,
     disagreements,
     harvest_problems,
     read_committed,
+    write_scratch,
 )
 from onetake.snapshot.modes.refresh import RunOnce
 from onetake.snapshot.render.pins import Pins, load_pins, session_index
@@ -67,16 +68,9 @@ async def record_scenario(
         if verdict.differences and not verdict.problems and trial is not None:
             verdict.advice = await recording.explained(trial)
         if verdict.ok:
-            commit(
-                verdict,
-                recording.committed,
-                files,
-                scenario,
-                suite,
-                environ,
-                dry_run=dry_run,
-                fixtures=True,
-            )
+            before = recording.committed
+            new = planned(before, files, scenario, suite, fixtures=True)
+            commit(verdict, before, new, scenario, suite, recording.pins, environ, dry_run=dry_run)
     return verdict
 
 
@@ -91,7 +85,7 @@ class _Recording:
         self._run_once = run_once
         self._scenario = scenario
         self._suite = suite
-        self._pins = pins
+        self.pins = pins
         self._environ = environ
         self._live: tuple[Rendered, Rendered] | None = None
         self._harvests: list[Harvest] = []
@@ -107,10 +101,9 @@ class _Recording:
 
     async def verified(self, model_input: Mapping[str, bytes], folder: Path) -> dict[str, bytes]:
         """Every file of the scenario, from the first of two replays that must agree with the live run."""
-        for name, data in model_input.items():
-            (folder / name).write_bytes(data)
-        first, joined = await self._run("replay", folder)
         assert self._live is not None
+        write_scratch(folder, self._live[0].files)
+        first, joined = await self._run("replay", folder)
         if self.verdict.ok:
             live = self._live[1].files | _equal(self._live[0].files, first.files)
             replayed = joined.files | _equal(first.files, self._live[0].files)
@@ -130,21 +123,21 @@ class _Recording:
 
     async def explained(self, trial: Trial) -> Advice | None:
         """Why the runs disagree, and the rules that would make them agree."""
-        return await explain(self._harvests, self._scenario, self._suite, self._pins, self.committed, trial)
+        return await explain(self._harvests, self._scenario, self._suite, self.pins, self.committed, trial)
 
     async def _run(self, mode: str, folder: Path) -> tuple[Rendered, Rendered]:
         """One run, rendered as it is and with streamed frames joined."""
         scenario, suite = self._scenario, self._suite
         harvest = await self._run_once(mode, scenario, folder)
         self._harvests.append(harvest)
-        plain = render(harvest, scenario, suite, self._pins, self.committed)
-        joined = render(harvest, scenario, suite, self._pins, self.committed, joined=True)
+        plain = render(harvest, scenario, suite, self.pins, self.committed)
+        joined = render(harvest, scenario, suite, self.pins, self.committed, joined=True)
         self.verdict.problems += harvest_problems(harvest, suite, scenario)
         apply_to(self.verdict, plain, scenario, suite)
         return plain, joined
 
     def _agree(self, one: Mapping[str, bytes], other: Mapping[str, bytes], what: str) -> None:
-        self.verdict.differences += disagreements(one, other, what, self._scenario, self._suite, self._pins)
+        self.verdict.differences += disagreements(one, other, what, self._scenario, self._suite, self.pins)
 
 
 def _equal(one: Mapping[str, bytes], other: Mapping[str, bytes]) -> dict[str, bytes]:

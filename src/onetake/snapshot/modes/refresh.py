@@ -21,13 +21,13 @@ from onetake.snapshot.drive.execute import OVERRIDE_FILE
 from onetake.snapshot.drive.harvest import Harvest
 from onetake.snapshot.findings import Problem, Verdict
 from onetake.snapshot.mode import refuse_in_ci
-from onetake.snapshot.modes.commit import commit
+from onetake.snapshot.modes.commit import commit, planned, staged
 from onetake.snapshot.modes.judge import (
     apply_to,
-    differences,
     disagreements,
     harvest_problems,
     read_committed,
+    write_scratch,
 )
 from onetake.snapshot.render.pins import Pins, header_lines, load_pins, session_index
 from onetake.snapshot.render.render import render
@@ -73,39 +73,42 @@ async def refresh_scenario(
         for name, data in rendered.files.items()
     }
     verdict.problems += chunk_problems(committed, files, scenario, suite)
-    if verdict.ok and differences(committed, files, scenario, suite, pins):
-        await _verify(run_once, verdict, harvest, files, scenario, suite, pins, committed, trial)
+    new = planned(committed, files, scenario, suite)
+    after = staged(committed, new)
+    if verdict.ok and after != committed:
+        again = await _again(run_once, scenario, after)
+        _agree(verdict, again, rendered.files, scenario, suite, pins, committed)
+        if verdict.differences and not verdict.problems and trial is not None:
+            verdict.advice = await explain([harvest, again], scenario, suite, pins, committed, trial)
     if verdict.ok:
         verdict.notes += relabelled(committed, files, scenario, suite)
-        commit(verdict, committed, files, scenario, suite, environ, dry_run=dry_run)
+        commit(verdict, committed, new, scenario, suite, pins, environ, dry_run=dry_run)
     return verdict
 
 
-async def _verify(
-    run_once: RunOnce,
+async def _again(run_once: RunOnce, scenario: Scenario, files: Mapping[str, bytes]) -> Harvest:
+    """Replay what is about to be written: a value that changes from run to run must not get into a file."""
+    with scratch_directory() as folder:
+        write_scratch(folder, files)
+        return await run_once("replay", scenario, folder)
+
+
+def _agree(
     verdict: Verdict,
-    harvest: Harvest,
-    files: Mapping[str, bytes],
+    again: Harvest,
+    refreshed: Mapping[str, bytes],
     scenario: Scenario,
     suite: Suite,
     pins: Pins,
     committed: Mapping[str, bytes],
-    trial: Trial | None,
 ) -> None:
-    """Replay what is about to be written: a value that changes from run to run must not get into a file."""
-    with scratch_directory() as folder:
-        for name, data in files.items():
-            if session_index(name) is not None:
-                (folder / name).write_bytes(data)
-        again = await run_once("replay", scenario, folder)
+    """Note what is wrong with the second run, and where it differs from the first."""
     rendered = render(again, scenario, suite, pins, committed)
     verdict.problems += harvest_problems(again, suite, scenario)
     apply_to(verdict, rendered, scenario, suite)
     if verdict.ok:
         what = "the refreshed run (-) and a replay of it (+) disagree [unstable]"
-        verdict.differences += disagreements(files, rendered.files, what, scenario, suite, pins)
-    if verdict.differences and not verdict.problems and trial is not None:
-        verdict.advice = await explain([harvest, again], scenario, suite, pins, committed, trial)
+        verdict.differences += disagreements(refreshed, rendered.files, what, scenario, suite, pins)
 
 
 def relabelled(
