@@ -58,6 +58,7 @@ class Conversation(RuleBasedStateMachine):
         parallel=st.integers(1, 3),
         max_steps=st.integers(1, 4),
         flush=delays(),
+        settles=st.booleans(),
     )
     def begin(
         self,
@@ -66,7 +67,9 @@ class Conversation(RuleBasedStateMachine):
         parallel: int,
         max_steps: int,
         flush: float,
+        settles: bool,
     ) -> None:
+        self.settles = settles
         self.model = PlannedModel(plans)
         made = planned_agent(self.model, tools, flush=flush, parallel_tools=parallel, max_steps=max_steps)
         self.agent: Agent = self.loop.run_until_complete(made)
@@ -164,11 +167,12 @@ class Conversation(RuleBasedStateMachine):
         holds.check_statuses(self.statuses)
         if len(events) > self.seen:
             check_seqs(events)
-            holds.check_repair(close_interrupted, events)
-            for event in events[self.seen :]:
+            new, self.seen = events[self.seen :], len(events)
+            for event in new:
                 self.reader.take(event)
-            self.broken += map(InvariantViolation, [*self.reader.wrong, *filter(None, map(mishap, events))])
-            self.seen = len(events)
+            self.broken += map(InvariantViolation, [*self.reader.wrong, *filter(None, map(mishap, new))])
+            if not self.broken:
+                holds.check_repair(close_interrupted, events)
         if self.statuses[-1] == "idle":
             holds.check_conversation(events, self.said)
         if self.broken:
@@ -178,6 +182,8 @@ class Conversation(RuleBasedStateMachine):
         try:
             if not self.statuses:
                 return
+            if self.settles:
+                self.settle()
             self.run("dispose", self.agent.close())
             with self.telling():
                 self.judge()

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from onetake import jsontext
 from onetake.agent.agent import Agent, AgentConfig
 from onetake.agent.context import AppContext
 from onetake.model.failures import ModelFailure, failure
@@ -19,7 +20,7 @@ from onetake.tools.registry import ToolContext
 from tests.agent.fakes import add_tool, calls, finish, says, text
 
 TOOLS = ("a", "b")
-ENDLESS = 300
+ENDLESS = 150
 
 
 class PlannedModel:
@@ -63,8 +64,10 @@ def chunks_of(plan: CallPlan, number: int) -> list[Any]:
     match plan.kind:
         case "calls":
             # Ids repeat across calls of one step on purpose: models do that.
-            asked = ((f"call_{number}_{n // 2}", name, "{}") for n, name in enumerate(plan.tools))
-            return list(calls(*asked))
+            asked = enumerate(plan.tools)
+            return list(
+                calls(*((f"c{number}.{n // 2}", name, f'{{"text":"{number}.{n}"}}') for n, name in asked))
+            )
         case "max-tokens":
             return [*text("a"), *calls(("x", "a", "{"))[1:2], *finish("max-tokens")]
         case "error":
@@ -115,14 +118,14 @@ def handler(name: str, plan: ToolPlan) -> Callable[[Any, ToolContext], Any]:
             raise ValueError("fail")
         if plan.kind == "gives-up":
             raise asyncio.CancelledError
-        return answer_of(ctx.call_id, name)
+        return answer_of({"name": name, "arguments": jsontext.dumps(arguments).decode()})
 
     return run
 
 
-def answer_of(call_id: str, name: str) -> str:
-    """What a tool says to a call."""
-    return f"{name} for {call_id}"
+def answer_of(call: dict[str, Any]) -> str:
+    """What a tool says to a call, which is different for each call."""
+    return f"{call['name']} for {call['arguments']}"
 
 
 def say(agent: Agent, how: str) -> str:

@@ -37,15 +37,7 @@ from onetake.session.repair import Closing
 from onetake.testing.errors import InvariantViolation
 
 _IN_A_STEP = frozenset(
-    {
-        USER_MESSAGE,
-        ASSISTANT_CHUNK,
-        ASSISTANT_MESSAGE,
-        TOOL_CALL,
-        TOOL_RESULT,
-        REQUEST_HEADER,
-        REQUEST_CONTEXT,
-    }
+    {ASSISTANT_CHUNK, ASSISTANT_MESSAGE, TOOL_CALL, TOOL_RESULT, REQUEST_HEADER, REQUEST_CONTEXT}
 )
 _NAMES_ITS_TURN = KNOWN_TYPES.keys() - {TURN_START, SUBAGENT_DESCRIPTOR}  # a descriptor names the parent's
 _NEW_CALL = frozenset({STEP_START, STEP_END, "llm/retry"})
@@ -78,14 +70,14 @@ def check_repair(repair: Callable[[Sequence[Event]], Iterable[Closing]], events:
     _judge([f"after the repair of {len(events)} events {w}" for w in reader.wrong + reader.open()])
 
 
-def check_results(events: Iterable[Event], answer_of: Callable[[str, str], str]) -> None:
-    """A result that is no error holds what the tool said to this very call: `answer_of` (call id, name)."""
-    names = {event["seq"]: event["data"]["name"] for event in events if event["type"] == TOOL_CALL}
+def check_results(events: Iterable[Event], answer_of: Callable[[dict[str, Any]], str]) -> None:
+    """A result that is no error holds what the tool said to this very call: `answer_of` its data."""
+    calls = {event["seq"]: event["data"] for event in events if event["type"] == TOOL_CALL}
     for event in events:
         answer = _answer(event) if event["type"] == TOOL_RESULT else {}
         if answer.get("isError") is not False:
             continue
-        expected = answer_of(answer["toolCallId"], names[event["sourceEventSeqs"][0]])
+        expected = answer_of(calls[event["sourceEventSeqs"][0]])
         came = "".join(block["text"] for block in answer["content"])
         if came != expected:
             raise InvariantViolation(
@@ -137,6 +129,8 @@ class ConversationReader:
         """How many results each call id of the step is owed."""
         self._calls: dict[int, str] = {}
         """The started calls without a result, by the seq of their event."""
+        self._asker: int | None = None
+        """The seq of the message that asks for them."""
         self._broken_into: str | None = None
         """What was logged since the last chunk of a call that has no finish yet; empty: nothing."""
         self._inbox = _InboxReader(self.wrong)
@@ -153,8 +147,9 @@ class ConversationReader:
             self._inbox.deliver(data.get("id"))
         elif kind == ASSISTANT_MESSAGE:
             self._asked += Counter(b["id"] for b in _message(event)["content"] if b["type"] == "tool-call")
+            self._asker = event["seq"]
         elif kind == TOOL_CALL:
-            self._calls[event["seq"]] = data["callId"]
+            self._started(event["seq"], data["callId"])
         elif kind == TOOL_RESULT:
             self._answered(event)
         elif kind in (TURN_START, TURN_END, STEP_START, STEP_END):
@@ -223,20 +218,24 @@ class ConversationReader:
         elif self._broken_into == "":
             self._broken_into = kind
 
+    def _started(self, seq: int, id: str) -> None:
+        """A call is one that the model asked for."""
+        if list(self._calls.values()).count(id) >= self._asked[id]:
+            self.wrong.append(f"call {id} is started, and the model did not ask for it")
+        self._calls[seq] = id
+
     def _answered(self, event: Event) -> None:
-        """A result has its own call, which is the oldest one that has none; or it was never started."""
+        """A result has its own call, which is the oldest one without; or a call that was never started."""
         id, source = _message(event)["source"]["callId"], (event.get("sourceEventSeqs") or [None])[0]
         if self._asked[id] < 1:
             self.wrong.append(f"a result for call {id}, which is owed none")
         self._asked[id] -= 1
-        if self._calls:
-            oldest = min(self._calls)
-            if source != oldest or self._calls[oldest] != id:
-                self.wrong.append(
-                    f"the result of call {id} (event {source}) comes before that of call"
-                    f" {self._calls[oldest]} (event {oldest})"
-                )
-            self._calls.pop(source if source in self._calls else oldest)
+        oldest = min(self._calls, default=self._asker)
+        if source != oldest or self._calls.get(oldest, id) != id:
+            self.wrong.append(
+                f"the result of call {id} is of event {source}, the oldest open one is {oldest}"
+            )
+        self._calls.pop(source if source in self._calls else oldest, None)
         told = _answer(event).get("toolCallId")
         if told != id:
             self.wrong.append(f"the result of call {id} says that it answers call {told}")

@@ -78,7 +78,7 @@ def delays() -> st.SearchStrategy[float]:
 
 def tool_plans() -> st.SearchStrategy[ToolPlan]:
     """Draw what a tool does."""
-    kinds = st.sampled_from(["answers", "answers", "fails", "gives-up"])
+    kinds = st.sampled_from(["answers", "answers", "answers", "fails", "gives-up"])
     return st.builds(ToolPlan, kinds, delays(), delays())
 
 
