@@ -13,8 +13,10 @@ import pytest
 from onetake.session.jsonl import encode_log, read_log
 from onetake.snapshot import attempt
 from onetake.snapshot.drive.execute import execute
+from onetake.snapshot.guard.static import staged_problems
 from onetake.snapshot.modes import commit
 from onetake.snapshot.modes.refresh import chunk_problems
+from onetake.snapshot.render.pins import Pins, load_pins
 from tests.snapshot.lab import Lab, failures, red
 
 
@@ -42,12 +44,15 @@ def test_a_value_that_changes_from_run_to_run_is_not_written(lab: Lab) -> None:
     assert lab.changed_since(before) == set()
 
 
-@pytest.mark.parametrize(("changed", "runs"), [(False, 1), (True, 2)])
+@pytest.mark.parametrize(("changed", "runs"), [("", 1), ("output", 2), ("spelling", 2)])
 def test_only_what_would_be_written_runs_twice(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch, changed: bool, runs: int
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, changed: str, runs: int
 ) -> None:
-    if changed:
+    """Whatever changes in it: also what replay takes for equal."""
+    if changed == "output":
         lab.break_agent("lost_event")
+    if changed == "spelling":
+        lab.edit("snapshots/tools/session.jsonl", "{{system:hello}}", "{{system}}")
     modes = []
 
     async def counted(suite: Any, scenario: Any, mode: str, *more: Any) -> Any:
@@ -57,6 +62,39 @@ def test_only_what_would_be_written_runs_twice(
     monkeypatch.setattr(attempt, "execute", counted)
     assert red(lab.refresh("tools")) == {}
     assert modes == ["refresh", "replay"][:runs]
+
+
+def test_files_that_no_replay_would_take_are_not_written(lab: Lab) -> None:
+    """The old ones are red for it as well; but a write must not pass for a repair."""
+    end = '"block":{"type":"text","text":"'
+    lab.edit("snapshots/tools/session.jsonl", f"{end}Both", f"{end}None")
+    before = lab.files()
+    outcomes = lab.refresh("tools")
+    assert red(outcomes) == {"tools": {"model-input"}}, failures(outcomes)
+    assert "its deltas say 'Both ran.', and its end says 'None ran.'" in failures(outcomes)
+    assert "nothing was written; a replay of it would be red for this" in failures(outcomes)
+    assert lab.changed_since(before) == set()
+
+
+def test_what_is_staged_is_judged_as_it_will_lie_there(lab: Lab) -> None:
+    """Every guard that looks into files of one scenario, with the pins as they are after the write."""
+    scenario = lab.suite.scenarios["tools"]
+    files = {path.name: path.read_bytes() for path in scenario.dir.glob("*.jsonl")}
+    pins = load_pins(lab.suite)
+
+    def guards(changed: dict[str, bytes], known: Pins = pins) -> set[str]:
+        found = staged_problems(scenario, lab.suite, {**files, **changed}, known)
+        assert all("nothing was written" in problem.remedy for problem in found)
+        return {problem.guard for problem in found}
+
+    log = files["session.jsonl"]
+    assert guards({}) == set()
+    assert guards({}, Pins([], ["hello"])) == {"unknown-pin"}
+    assert "orphan-file" in guards({"session.2.jsonl": log})
+    assert guards({"requests.expected.jsonl": b'{"a": 1}\n'}) == {"non-canonical"}
+    end = b'"block":{"type":"text","text":"'
+    assert guards({"session.jsonl": log.replace(end + b"Both", end + b"None")}) == {"model-input"}
+    assert "underivable" in guards({"session.jsonl": log[: log.rindex(b'{"type":"assistant/chunk"')]})
 
 
 def test_one_scenario_only(lab: Lab) -> None:
