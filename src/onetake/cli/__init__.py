@@ -30,6 +30,7 @@ COMMANDS = {
     "log": ("onetake.cli.log", "read, pack and unpack session logs"),
     "acp": ("onetake.cli.acp", "serve the agent over the Agent Client Protocol on stdin and stdout"),
     "run": ("onetake.cli.run", "give the agent one prompt, JSON events on stdout"),
+    "fuzz": ("onetake.cli.fuzz", "look for what breaks an agent, with random scripts (keyless)"),
     "mock-model": ("onetake.cli.mock_model", "serve a scripted model endpoint"),
     "config": ("onetake.cli.config", "show the composition that a file really boots"),
 }

@@ -1,12 +1,13 @@
 """Runs until a rule is broken or enough was done; what breaks it is shrunk to the smallest script that does.
 
-Hypothesis draws and shrinks. The smallest case is kept here and not taken from its report, because an agent
-may be moody: a finding that does not come every time is a finding, with the script that had it last. While
-one is shrunk, only the same check counts, so that it cannot turn into another on the way.
+Hypothesis draws the scripts. The first finding ends that: an agent may be moody, and one that does not come
+again is a finding all the same. While it is shrunk, only the same check counts, so that it cannot turn into
+another on the way.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import tempfile
 import time
@@ -21,10 +22,11 @@ from onetake.errors import AgentError
 from onetake.testing.fuzz.client import Bounds, Outcome, run_case
 from onetake.testing.fuzz.draw import Known, cases, known_from
 from onetake.testing.fuzz.judge import Finding
+from onetake.testing.fuzz.shrink import HELLO, shrink
 from onetake.testing.fuzz.steps import Case, Prompt
 from onetake.testing.fuzz.target import Target
 
-PLAIN = Case(steps=[Prompt(0, [{"type": "text", "text": "hello"}])])
+PLAIN = Case(steps=[Prompt(0, HELLO)])
 """What every agent must be able to do before anything else is asked of it."""
 
 
@@ -64,7 +66,7 @@ class Report(msgspec.Struct):
 
 
 class _Enough(BaseException):
-    """Leaves Hypothesis, which would catch any `Exception` and take it for a failure."""
+    """Leaves Hypothesis, which would take any `Exception` for a failure and try it again."""
 
 
 def fuzz(
@@ -79,14 +81,10 @@ def fuzz(
     campaign = _Campaign(target, bounds, plan, progress)
     known = campaign.begin()
 
-    try:
+    with contextlib.suppress(_Enough):
         for number in itertools.count(plan.seed):
             _explore(campaign, known, number)
-    except _Enough:
-        pass
-    except Exception:  # the finding, or that it does not come every time; anything else is our own defect
-        if campaign.report.found is None:
-            raise
+    campaign.shrink()
     return campaign.report
 
 
@@ -99,10 +97,8 @@ def _explore(campaign: _Campaign, known: Known, number: int) -> None:
         deadline=None,
         database=None,
         derandomize=False,
-        phases=(Phase.generate, Phase.shrink),
+        phases=(Phase.generate,),
         verbosity=Verbosity.quiet,
-        report_multiple_bugs=False,
-        print_blob=False,
         suppress_health_check=list(HealthCheck),
     )
     @given(cases(known))
@@ -140,7 +136,6 @@ class _Campaign:
         self._bounds = bounds
         self._plan = plan
         self._progress = progress
-        self._shrunk_by = 0.0
         self.report = Report()
 
     def begin(self) -> Known:
@@ -162,34 +157,38 @@ class _Campaign:
         return known_from(outcome.requests, outcome.capabilities)
 
     def explore(self, case: Case) -> None:
-        """Run a case that Hypothesis has drawn. Raises Finding for what counts as a failure."""
-        shrinking = self.report.found is not None
-        if shrinking and time.monotonic() > self._shrunk_by:
-            raise _Enough
-        if not shrinking and self.report.steps >= self._plan.steps:
+        """Run a case that Hypothesis has drawn. Raises _Enough after the first finding, or the last step."""
+        if self.report.found is not None or self.report.steps >= self._plan.steps:
             raise _Enough
         outcome = Outcome()
         finding = run_once(case, self._target, self._bounds, outcome)
-        if shrinking:
-            self.report.shrinks += 1
-        else:
-            self.report.runs += 1
-            self.report.steps += len(case.steps)
-            self.report.ends += outcome.ends
-        if finding is not None and (not shrinking or finding.check == self._check):
+        self.report.runs += 1
+        self.report.steps += len(case.steps)
+        self.report.ends += outcome.ends
+        if finding is not None:
             self._note(case, finding)
-            raise finding
+            raise _Enough
         self._progress(self.report)
 
-    @property
-    def _check(self) -> str | None:
-        return self.report.found.check if self.report.found is not None else None
+    def shrink(self) -> None:
+        """Make the case of the finding, if there is one, as small as time allows."""
+        if self.report.found is None:
+            return
+        check = self.report.found.check
+        deadline = time.monotonic() + self._plan.shrink_s
+
+        def breaks(case: Case) -> bool:
+            if time.monotonic() > deadline:
+                return False
+            self.report.shrinks += 1
+            finding = run_once(case, self._target, self._bounds, Outcome())
+            if finding is None or finding.check != check:
+                return False
+            self._note(case, finding)
+            return True
+
+        shrink(self.report.found.case, breaks)
 
     def _note(self, case: Case, finding: Finding) -> None:
-        """Keep a finding if it is the first, or smaller than the one before."""
-        found = self.report.found
-        if found is None:
-            self._shrunk_by = time.monotonic() + self._plan.shrink_s
-        if found is None or case.size <= found.case.size:
-            self.report.found = Found(case, finding.check, str(finding))
+        self.report.found = Found(case, finding.check, str(finding))
         self._progress(self.report)

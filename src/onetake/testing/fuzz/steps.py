@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from onetake import jsontext
 from onetake.errors import UsageError
 from onetake.gateway.script import MockScript, parse_script
 
@@ -97,11 +96,6 @@ class Case(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=Tr
         """The same as a JSON value, as `onetake mock-model` reads it."""
         last = {"repeat": True, "reply": {"text": "done"}}
         return {"replies": [*({"reply": reply} for reply in self.replies), last]}
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """How large it is, for comparisons: steps and replies, then characters."""
-        return len(self.steps) + len(self.replies), len(jsontext.dumps(msgspec.to_builtins(self)))
 
 
 def read_case(script: Any, model: Any, name: str) -> Case:
