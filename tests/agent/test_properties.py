@@ -12,6 +12,7 @@ from onetake import jsontext
 from onetake.agent.inbox import Inbox
 from onetake.session.events import Event, make_header
 from onetake.session.log import SessionLog
+from onetake.session.repair import close_interrupted
 from onetake.testing import virtual_time
 from onetake.testing.invariants import conversation as holds
 from onetake.testing.strategies.schedules import Schedule, schedules
@@ -48,6 +49,12 @@ def told(events: list[Event]) -> str:
 def test_the_same_schedule_gives_the_same_log(schedule: Schedule) -> None:
     first, second = (virtual_time.run(played(schedule)) for _ in range(2))
     assert told(first) == told(second)
+
+
+@given(schedules(TOOLS), st.integers(0, 200))
+def test_a_log_that_breaks_off_anywhere_is_repaired(schedule: Schedule, length: int) -> None:
+    events = virtual_time.run(played(schedule))
+    holds.check_repair(close_interrupted, events[: length % (len(events) + 1)])
 
 
 INBOX_OPS = st.sampled_from(["turn", "step", "take", "take step", "drop", "hold", "release"])

@@ -7,7 +7,7 @@ from typing import Any
 
 from onetake.session.log import SessionLog
 from onetake.session.repair import NOT_STARTED, UNKNOWN_OUTCOME, Closing, close_interrupted
-from tests.session.make import assistant, call_block, counting_log, started_turn
+from tests.session.make import assistant, call_block, counting_log, started_turn, user
 
 
 def close(log: SessionLog) -> list[Closing]:
@@ -101,6 +101,33 @@ def test_calls_of_one_id_each_get_a_result() -> None:
     assert closings[0].source_event_seqs == [5] and closings[-2:] == [STEP_END, END]
 
 
+def test_a_message_that_no_model_has_seen_goes_back_to_its_queue() -> None:
+    """What was taken and delivered, or cancelled, stays where it is; so does what still waits."""
+
+    def splice(target: str, start: int, *inserted: str, **more: Any) -> None:
+        data = {"target": target, "start": start, "inserted": [user(id, id) for id in inserted], **more}
+        log.append("agent/inbox/spliced", data)
+
+    log = counting_log()
+    splice("next-turn", 0, "old", "turn", "waits")
+    splice("next-turn", 0, removedCount=1)  # in a turn that is over: what became of it is known
+    splice("next-step", 0, "dropped", "step", "seen")
+    log.append("turn/start", {"turn": 1})
+    splice("next-step", 0, removedCount=1, outcome="canceled")
+    splice("next-step", 0, removedCount=2)
+    splice("next-turn", 0, removedCount=1)
+    log.append("user/message", user("seen", "seen"), surface_op="append")
+    assert close(log) == [
+        Closing(
+            "agent/inbox/spliced", {"target": "next-step", "start": 0, "inserted": [user("step", "step")]}
+        ),
+        Closing(
+            "agent/inbox/spliced", {"target": "next-turn", "start": 0, "inserted": [user("turn", "turn")]}
+        ),
+        END,
+    ]
+
+
 def test_what_is_closed_needs_no_closing() -> None:
     """Applying the repair makes it a no-op, and gives every call one result in the history."""
     log = started_turn()
@@ -133,6 +160,8 @@ def test_unexpected_payloads_do_not_hinder_closing() -> None:
         ("assistant/message", {"message": {"content": "text"}}),
         ("assistant/message", {"message": {"content": [None, {"type": "text"}]}}),
         ("tool/result", 1),
+        ("agent/inbox/spliced", None),
+        ("agent/inbox/spliced", {"target": [], "start": 0, "inserted": ["x"], "removedCount": "1"}),
         ("tool/call", {"callId": {"not": "text"}}),
     ]
     for kind, data in odd:

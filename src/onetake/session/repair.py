@@ -2,6 +2,7 @@
 
 A model refuses a history in which a tool call has no result, and the loop refuses to start a turn inside a
 turn. So each open call gets a result that says honestly what is known about it, and step and turn are closed.
+A message that had left the inbox and is not in the history yet goes back, because no model has seen it.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from typing import Any, NamedTuple
 from onetake.model.types import new_id
 from onetake.session.events import (
     ASSISTANT_MESSAGE,
+    INBOX_SPLICED,
     STEP_END,
     STEP_START,
     TOOL_CALL,
     TOOL_RESULT,
     TURN_END,
     TURN_START,
+    USER_MESSAGE,
     Event,
 )
 
@@ -50,7 +53,8 @@ def close_interrupted(events: Sequence[Event], *, make_id: Callable[[], str] = n
     if turn is None:
         return []
     tail = events[turn["seq"] :]
-    closing = [_result(call_id, call, make_id()) for call_id, call in _open_calls(tail)]
+    closing = _put_back(events, turn["seq"])
+    closing += [_result(call_id, call, make_id()) for call_id, call in _open_calls(tail)]
     step = _open(tail, STEP_START, STEP_END)
     if step is not None:
         closing.append(
@@ -68,6 +72,31 @@ def _open(events: Iterable[Event], opening: str, ending: str) -> Event | None:
         elif event["type"] == ending:
             found = None
     return found
+
+
+def _put_back(events: Iterable[Event], since: int) -> list[Closing]:
+    """Return what puts messages back that were taken after the event `since` and never delivered."""
+    queues: dict[str, list[Any]] = {"next-step": [], "next-turn": []}
+    taken: dict[str, list[Any]] = {"next-step": [], "next-turn": []}
+    for event in events:
+        data = event["data"]
+        if event["type"] == USER_MESSAGE:
+            for name, messages in taken.items():
+                taken[name] = [message for message in messages if _at(message, "id") != _at(data, "id")]
+        elif event["type"] == INBOX_SPLICED:
+            name, start, inserted = str(_at(data, "target")), _at(data, "start"), _at(data, "inserted")
+            if name not in queues or type(start) is not int or not isinstance(inserted, list):
+                continue
+            count = _at(data, "removedCount")
+            end = start + (count if type(count) is int else 0)
+            if event["seq"] > since and _at(data, "outcome") != "canceled":
+                taken[name] += queues[name][start:end]
+            queues[name][start:end] = inserted
+    return [
+        Closing(INBOX_SPLICED, {"target": name, "start": 0, "inserted": messages})
+        for name, messages in taken.items()
+        if messages
+    ]
 
 
 def _open_calls(events: Iterable[Event]) -> list[tuple[str, _Call]]:

@@ -230,12 +230,10 @@ class ConversationReader:
         if self._asked[id] < 1:
             self.wrong.append(f"a result for call {id}, which is owed none")
         self._asked[id] -= 1
-        oldest = min(self._calls, default=self._asker)
-        if source != oldest or self._calls.get(oldest, id) != id:
-            self.wrong.append(
-                f"the result of call {id} is of event {source}, the oldest open one is {oldest}"
-            )
-        self._calls.pop(source if source in self._calls else oldest, None)
+        own: Any = min(self._calls, default=self._asker)
+        if source != own or self._calls.get(own, id) != id:
+            self.wrong.append(f"the result of call {id} is of event {source}, the oldest open one is {own}")
+        self._calls.pop(source if source in self._calls else own, None)
         told = _answer(event).get("toolCallId")
         if told != id:
             self.wrong.append(f"the result of call {id} says that it answers call {told}")
