@@ -227,6 +227,7 @@ def test_a_write_says_what_it_did_to_the_pins_of_others(moods: Lab) -> None:
     outcomes = moods.refresh("shifts")
     assert red(outcomes) == {None: {"duplicate-sidecar"}}, failures(outcomes)
     assert "twice: twice/system-prompt.expected.md: holds the same text as shifts/" in failures(outcomes)
+    assert red(moods.refresh("plain")) == {}, "it was so before"
     assert red(moods.refresh("follows or twice")) == {} == red(moods.replay())
     moods.edit("snapshots/follows/session.jsonl", "{{tools:plain}}", "{{tools:twice.1}}")
     moods.edit("moods.py", "if arguments.tool:", "if arguments.tool == 'one':")
