@@ -54,13 +54,14 @@ main()
 SUITE = """\
 [suite]
 driver = "command"
-surfaces = ["requests", "stdout", "log"]
+surfaces = ["requests", "stdout", "log", "files"]
+files = ["~/*.jsonl"]
 
 [gateway]
 script = "model.json"
 
 [agent]
-command = ["python", "{place}/agent.py", "{prompt}"]
+command = ["python", "{{suite}}/../agent.py", "{{prompt}}"]
 env = {{ OPENAI_BASE_URL = "{{{{gateway.openai}}}}" }}
 
 [scenarios.sky]
@@ -82,7 +83,7 @@ class Foreign:
         self.snapshots = folder / "snapshots"
         (self.snapshots / "sky").mkdir(parents=True)
         (folder / "agent.py").write_text(AGENT)
-        suite = SUITE.format(place=folder, prompt="{prompt}")
+        suite = SUITE.format()
         (self.snapshots / "suite.toml").write_text(suite)
         (self.snapshots / "model.json").write_text(json.dumps(MODEL))
         (self.snapshots / "sky/input.json").write_text('{"steps":[{"op":"prompt","text":"Look."}]}')

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from onetake.errors import UsageError
 from tests.snapshot.behind import Foreign
 from tests.snapshot.lab import failures, red
 
@@ -66,6 +67,29 @@ def test_one_call_more_is_red_new_or_the_same(foreign: Foreign) -> None:
 def test_a_changed_transcript_is_red(foreign: Foreign) -> None:
     foreign.edit("agent.py", 'print(message["content"])', 'print(message["content"].upper())')
     assert red(foreign.run("replay")) == {"sky": {"stdout"}}
+
+
+def test_a_line_lost_from_the_log_of_the_agent_is_red(foreign: Foreign) -> None:
+    assert foreign.lines("sky/files.expected.jsonl") == [
+        {"path": "~/log.jsonl", "mode": "0644"},
+        {"path": "~/log.jsonl", "value": {"said": "I look."}},
+        {"path": "~/log.jsonl", "value": {"said": "It is blue."}},
+    ]
+    foreign.edit("agent.py", 'with log.open("a")', 'with log.open("w")')
+    assert red(foreign.run("replay")) == {"sky": {"files"}}
+
+
+def test_a_file_that_nobody_wrote_is_a_row(foreign: Foreign) -> None:
+    foreign.edit("agent.py", 'log.open("a")', 'open(os.devnull, "a")')
+    outcomes = foreign.run("replay")
+    assert red(outcomes) == {"sky": {"files"}}
+    assert '"path":"~/*.jsonl","kind":"missing"' in failures(outcomes)
+
+
+def test_the_surface_and_its_patterns_go_together(foreign: Foreign) -> None:
+    foreign.edit("snapshots/suite.toml", 'files = ["~/*.jsonl"]', "")
+    with pytest.raises(UsageError, match="the patterns of the files, go together"):
+        foreign.run("replay")
 
 
 def test_nothing_of_the_suite_names_a_machine(foreign: Foreign) -> None:

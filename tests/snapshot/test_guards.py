@@ -17,8 +17,8 @@ from onetake.errors import UsageError
 from onetake.snapshot.attempt import UNRUNNABLE
 from onetake.snapshot.drive.harvest import Harvest, Leftover
 from onetake.snapshot.findings import Problem
+from onetake.snapshot.guard.contents import FAULT_GUARDS
 from onetake.snapshot.guard.guards import GUARDS, STATIC_GUARDS, static_problems, suite_problems
-from onetake.snapshot.guard.static import FAULT_GUARDS
 from onetake.snapshot.mode import mode_from, refuse_in_ci
 from onetake.snapshot.modes.judge import VIOLATION_GUARDS, harvest_problems
 from onetake.snapshot.modes.record import record_scenario

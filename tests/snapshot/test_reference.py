@@ -16,15 +16,15 @@ from onetake import cli
 from onetake.replay.override import ENTRY_KEYS, parse_override
 from onetake.snapshot.drive.registry import DRIVERS
 from onetake.snapshot.suites import ops as script
-from onetake.snapshot.suites import suite
+from onetake.snapshot.suites import settings, suite
 from onetake.snapshot.suites.ops import script_from
 from onetake.snapshot.suites.reference import reference, words
-from onetake.snapshot.suites.suite import settings_from
+from onetake.snapshot.suites.settings import settings_from
 
 PAGE = Path(__file__).parents[2] / "docs/suites.md"
 STRUCTS = [
-    *(suite.MintRule, suite.MaskRule, suite.SurfaceRules, suite.Normalize, suite.SuiteTable),
-    *(suite.AgentTable, suite.ScenarioSettings, suite.Settings),
+    *(settings.MintRule, settings.MaskRule, settings.SurfaceRules, settings.Normalize, settings.SuiteTable),
+    *(settings.AgentTable, settings.GatewayTable, settings.ScenarioSettings, settings.Settings),
     *(script.Script, script.PermissionAnswer, script.WaitedFile),
 ]
 
@@ -34,7 +34,7 @@ def known_words() -> Iterator[str]:
     for struct in [*STRUCTS, *get_args(script.Step)]:
         yield from (field.encode_name for field in msgspec.structs.fields(struct))
     yield from (op.__struct_config__.tag for op in get_args(script.Step))
-    yield from suite.SURFACES
+    yield from settings.SURFACES
     yield from DRIVERS
     for kind, (needed, optional) in ENTRY_KEYS.items():
         yield from (kind, *needed, *optional)
@@ -50,7 +50,7 @@ def test_every_word_is_explained(where: str) -> None:
 
 def test_every_field_has_a_docstring() -> None:
     """The help is made of them."""
-    said = words(suite) | words(script)
+    said = words(settings) | words(script)
     silent = [
         f"{struct.__name__}.{field.name}"
         for struct in STRUCTS
@@ -118,7 +118,7 @@ def test_each_mode_teaches_itself(capsys: pytest.CaptureFixture[str]) -> None:
             r"`pins_headr`; did you mean `pins_header`\? \(known keys: recorded",
         ),
         ({"normalize": {"log": {"mask": [{"patern": "x", "with": ""}]}}}, "did you mean `pattern`"),
-        ({"normalise": {}}, r"did you mean `normalize`\? \(known keys: agent, suite, normalize, scenarios"),
+        ({"normalise": {}}, r"did you mean `normalize`\? \(known keys: agent, suite, gateway, normalize"),
         ({"agent": {"xyzzy": 1}}, "`xyzzy` - at `\\$.agent`; known keys: command, config"),
         ({"suite": {"driver": 3}}, "got `int` - at `\\$.suite.driver`$"),
     ],

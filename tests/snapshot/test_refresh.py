@@ -13,7 +13,7 @@ import pytest
 from onetake.session.jsonl import encode_log, read_log
 from onetake.snapshot import attempt
 from onetake.snapshot.drive.execute import execute
-from onetake.snapshot.guard.static import staged_problems
+from onetake.snapshot.guard.contents import staged_problems
 from onetake.snapshot.modes import commit
 from onetake.snapshot.modes.refresh import chunk_problems
 from onetake.snapshot.render.pins import Pins, load_pins

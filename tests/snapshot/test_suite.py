@@ -56,7 +56,7 @@ def test_only_what_a_model_said_is_recorded(tmp_path: Path, table: str, recorded
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[agent]\ncommand = ['x']\n", "missing required field `config`"),
+        ("[agent]\ncommand = ['x']\n", "[agent] config is missing: name the composition"),
         (AGENT + "[suite]\nsurface = []\n", "unknown field `surface` - at `$.suite`"),
         (
             AGENT + "[scenarios.one]\npin_header = true\n",

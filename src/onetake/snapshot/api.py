@@ -21,6 +21,7 @@ from onetake.snapshot.attempt import Outcome, replay_scenario
 from onetake.snapshot.mode import mode_from, parse_mode, refuse_in_ci
 from onetake.snapshot.suites import suite as data
 from onetake.snapshot.suites.ops import script_from
+from onetake.snapshot.suites.settings import ScenarioSettings, settings_from
 
 Hook = Callable[[Path], object]
 """Changes the workspace of a run, after it was copied. May be async. It runs anew for each run."""
@@ -51,7 +52,7 @@ class Suite:
         tables = {"agent": agent, "suite": suite or {}, "normalize": normalize or {}}
         if gateway is not None:
             tables["gateway"] = gateway
-        self._suite = data.Suite(path, path, data.settings_from(tables, path), {}, in_code=True)
+        self._suite = data.Suite(path, path, settings_from(tables, path), {}, in_code=True)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Suite:
@@ -93,11 +94,11 @@ class Suite:
         data.require_name(suite.path, name, data.lower_names(suite.scenarios))
         value = {"steps": list(steps), "permissionAnswers": list(permission_answers)}
         try:
-            table = msgspec.convert(settings, data.ScenarioSettings)
+            table = msgspec.convert(settings, ScenarioSettings)
         except msgspec.ValidationError as error:
             from onetake.snapshot.suites.hints import unknown_key_hint
 
-            hint = unknown_key_hint(settings, data.ScenarioSettings)
+            hint = unknown_key_hint(settings, ScenarioSettings)
             raise UsageError(f"{place}: {error}{hint}") from error
         script = script_from(value, place)
         data.check_script(suite.settings, script, place)

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from onetake.errors import UsageError
 from onetake.fixture.grammar import pin_of
-from onetake.snapshot.drive.env import World, recording_variables
-from onetake.snapshot.suites.suite import GatewayTable, Scenario, Suite
+from onetake.snapshot.drive.env import World, known_variables
+from onetake.snapshot.suites.settings import GatewayTable
+from onetake.snapshot.suites.suite import Scenario, Suite
 
 if TYPE_CHECKING:
     from onetake.gateway.recorded import Recorded
@@ -155,7 +156,7 @@ def _scripted(suite: Suite, name: str) -> Any:
 def _upstream(suite: Suite, scenario: Scenario, table: GatewayTable, environ: Mapping[str, str]) -> Any:
     from onetake.gateway.upstream import Endpoint, Upstream
 
-    known = {**recording_variables(suite, scenario, environ), **environ}
+    known = known_variables(suite, scenario, environ)
     endpoints: dict[str, Endpoint] = {}
     for name, url in table.upstream.items():
         key = table.key_env.get(name)

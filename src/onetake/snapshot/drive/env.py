@@ -248,14 +248,19 @@ def search_path(environ: Mapping[str, str]) -> str:
 
 def recording_variables(suite: Suite, scenario: Scenario, environ: Mapping[str, str]) -> dict[str, str]:
     """What `[agent] record_env` names: from the environment, else from `.env` beside the live config."""
-    names = suite.settings.agent.record_env
+    known = known_variables(suite, scenario, environ)
+    return {name: known[name] for name in suite.settings.agent.record_env if name in known}
+
+
+def known_variables(suite: Suite, scenario: Scenario, environ: Mapping[str, str]) -> dict[str, str]:
+    """All that a recording may look up: the environment, and what `.env` adds to it."""
     configured = suite.settings.agent.config or scenario.settings.config
     dotenv = suite.live_config(scenario).with_name(".env") if configured else suite.dir / ".env"
     try:
         stored = parse_dotenv(dotenv.read_text(encoding="utf-8"))
     except FileNotFoundError:
         stored = {}
-    return {name: value for name in names if (value := environ.get(name, stored.get(name))) is not None}
+    return {**stored, **environ}
 
 
 def parse_dotenv(text: str) -> dict[str, str]:
@@ -292,12 +297,16 @@ def write_run_file(
 
 
 def agent_command(suite: Suite, config: Path, path: str) -> list[str]:
-    """The command of suite.toml with `{config}` filled in and its program found on `path`.
+    """The command of suite.toml with `{config}` and `{suite}` filled in and its program found on `path`.
 
     `onetake` always means the onetake that runs here: its console script when there is one beside the running
     interpreter, else `python -m onetake`. Raises `UsageError` when the program is not found.
     """
-    program, *arguments = [part.replace("{config}", str(config)) for part in suite.settings.agent.command]
+    places = {"{config}": str(config), "{suite}": str(suite.dir)}
+    parts = list(suite.settings.agent.command)
+    for place, path_there in places.items():
+        parts = [part.replace(place, path_there) for part in parts]
+    program, *arguments = parts
     own = os.path.dirname(os.path.abspath(sys.executable))
     if program == "onetake":
         script = os.path.join(own, "onetake")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from onetake.errors import UsageError
 from onetake.snapshot.findings import Difference, Problem, Verdict
+from onetake.snapshot.guard.contents import staged_problems
 from onetake.snapshot.guard.secrets import find_secrets
-from onetake.snapshot.guard.static import staged_problems
 from onetake.snapshot.modes.judge import compare_file, is_compared, read_committed, surface_of
 from onetake.snapshot.modes.write import write_files
 from onetake.snapshot.render.pins import Pins

@@ -28,7 +28,7 @@ from onetake.errors import AgentError
 from onetake.snapshot.diff import compare as comparing
 from onetake.snapshot.drive.harvest import Harvest
 from onetake.snapshot.findings import Difference, Problem, Verdict
-from onetake.snapshot.render import requests, transcript, workspace
+from onetake.snapshot.render import files, requests, transcript, workspace
 from onetake.snapshot.render.pins import (
     Pins,
     session_file,
@@ -43,6 +43,14 @@ from onetake.snapshot.suites.suite import SCRIPT_FILE, Scenario, Suite
 
 VIOLATION_GUARDS = frozenset({"extra-call", "unbound-session", "unknown-token", "no-match"})
 """Kinds of violation lines that are guards of their own; any other kind counts as `violation`."""
+
+
+_SURFACES = {
+    requests.FILE: "requests",
+    transcript.FILE: "stdout",
+    workspace.FILE: "workspace",
+    files.FILE: "files",
+}
 
 
 def judge(harvest: Harvest, scenario: Scenario, suite: Suite, pins: Pins) -> Verdict:
@@ -83,7 +91,7 @@ def surface_of(file: str) -> str | None:
         return "log"
     if sidecar_of(file) is not None:
         return "pins"
-    return {requests.FILE: "requests", transcript.FILE: "stdout", workspace.FILE: "workspace"}.get(file)
+    return _SURFACES.get(file)
 
 
 def is_compared(surface: str, scenario: Scenario, suite: Suite) -> bool:
@@ -123,7 +131,7 @@ def differences(
     pins: Pins,
 ) -> list[Difference]:
     """Every file of a compared surface that differs, surfaces in reading order."""
-    order = ("pins", "stdout", "requests", "log", "workspace")
+    order = ("pins", "stdout", "requests", "log", "files", "workspace")
     files = [(surface_of(name), name) for name in {*committed, *rendered}]
     chosen = [(s, n) for s, n in files if s is not None and is_compared(s, scenario, suite)]
     found = []
@@ -229,6 +237,8 @@ def _remedy(kind: str, suite: Suite, scenario: Scenario) -> str:
         return f"name another readyFile in {override}"
     if kind == "no-match":
         return f"mend the {{{{fromRequest:...}}}} in {override}"
+    if kind == "changed-request":
+        return f"if the change is meant: {command('refresh', suite, scenario.name)}"
     if kind == "unknown-token":
         return f"mend what lost the value (a renamed `mint` rule, say), or {_again(suite, scenario)}"
     if kind == "unbound-session" and scenario.settings.overridden:

@@ -20,7 +20,7 @@ from onetake.session.jsonl import LogFile, encode_log
 from onetake.snapshot.drive.harvest import Harvest
 from onetake.snapshot.drive.registry import driver_class
 from onetake.snapshot.findings import Problem
-from onetake.snapshot.render import requests, transcript, workspace
+from onetake.snapshot.render import files, requests, transcript, workspace
 from onetake.snapshot.render.pins import KINDS, HeaderNamer, Pins, Unpinned, clash_text, session_file
 from onetake.snapshot.suites.rules import RuleBook
 from onetake.snapshot.suites.suite import Scenario, Suite
@@ -98,6 +98,11 @@ def render(
     if "workspace" in surfaces:
         tree = workspace.render_workspace(harvest.workspace, table.tokenize_value, book["workspace"])
         result.files[workspace.FILE] = tree
+    if "files" in surfaces:
+        named = suite.settings.suite.files
+        result.files[files.FILE] = files.render_files(
+            harvest.roots, named, table.tokenize_value, book["files"]
+        )
     if "requests" in surfaces or "log" in surfaces:
         result.files |= namer.sidecars()
         result.unpinned = namer.unpinned

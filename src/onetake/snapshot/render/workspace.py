@@ -37,13 +37,13 @@ def _entries(path: Path, name: str) -> Iterator[dict[str, Any]]:
     except FileNotFoundError:
         yield {"path": name or "./", "kind": "missing"}
         return
-    bits = f"{stat.S_IMODE(mode):04o}"
+    bits = _bits(mode)
     if stat.S_ISDIR(mode):
         yield from _folder(path, f"{name}/" if name else "", bits)
     elif stat.S_ISLNK(mode):  # its own mode means nothing
         yield {"path": name or "./", "link": os.readlink(path)}
     elif stat.S_ISREG(mode):
-        yield {"path": name or "./", "mode": bits, **_content(path)}
+        yield {"path": name or "./", "mode": bits, **content_of(path)}
     else:
         yield {"path": name or "./", "mode": bits, "kind": "special"}
 
@@ -63,7 +63,17 @@ def _folder(path: Path, inside: str, bits: str) -> Iterator[dict[str, Any]]:
         yield from _entries(path / name, inside + name)
 
 
-def _content(path: Path) -> dict[str, Any]:
+def mode_of(path: Path) -> str:
+    """The mode of a file, as it is compared."""
+    return _bits(path.stat().st_mode)
+
+
+def _bits(mode: int) -> str:
+    return f"{stat.S_IMODE(mode):04o}"
+
+
+def content_of(path: Path) -> dict[str, Any]:
+    """What a file holds: its lines, or its size and digest."""
     try:
         data = path.read_bytes()
     except PermissionError:

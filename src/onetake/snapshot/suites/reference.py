@@ -17,7 +17,7 @@ import msgspec
 from onetake import jsontext
 from onetake.replay.override import ENTRY_KEYS
 from onetake.snapshot.suites import ops as script
-from onetake.snapshot.suites import suite
+from onetake.snapshot.suites import settings
 
 WIDTH = 100
 """Characters of a line."""
@@ -29,6 +29,7 @@ _FILES = """\
   requests.expected.jsonl      what the agent sent to the model      (written by record and refresh)
   stdout.expected.jsonl        what it printed                       (likewise)
   workspace.expected.jsonl     the files it left, if `workspace` is a surface
+  files.expected.jsonl         the files that [suite] files names, if `files` is a surface
   system-prompt.expected.md    only in a pin (pins_header = true): the prompt in full. All other recordings
                                name it by a token, {{system:PIN}}
   tool-schemas.expected.json   only in a pin: likewise the tool schemas, {{tools:PIN}}
@@ -39,19 +40,25 @@ _FILES = """\
 """
 
 
+_SURFACES = f"SURFACE: {', '.join(settings.SURFACES)}"
+
+
 def reference() -> str:
     """The whole text."""
     return "\n".join(
         [
             "A suite is a suite.toml and a folder for each of its scenarios. docs/suites.md has examples.\n",
             "SUITE.TOML\n",
-            *_table("agent", suite.AgentTable),
-            *_table("suite", suite.SuiteTable),
-            *_table("scenarios.NAME", suite.ScenarioSettings),
-            *_table("normalize", suite.Normalize, leave_out=suite.SURFACES),
-            *_list("normalize.mint", suite.MintRule),
-            *_table("normalize.SURFACE", suite.SurfaceRules, more=f"SURFACE: {', '.join(suite.SURFACES)}"),
-            *_list("normalize.SURFACE.mask", suite.MaskRule),
+            *_table("agent", settings.AgentTable),
+            *_table("suite", settings.SuiteTable),
+            *_table("gateway", settings.GatewayTable),
+            *_table("scenarios.NAME", settings.ScenarioSettings),
+            *_table("normalize", settings.Normalize, leave_out=settings.SURFACES),
+            *_list("normalize.mint", settings.MintRule),
+            *_table(
+                "normalize.SURFACE", settings.SurfaceRules, more=f"SURFACE: {', '.join(settings.SURFACES)}"
+            ),
+            *_list("normalize.SURFACE.mask", settings.MaskRule),
             "THE FOLDER OF A SCENARIO\n",
             _FILES,
             "INPUT.JSON\n",
@@ -90,7 +97,7 @@ def words(module: Any) -> dict[str, dict[str, str]]:
     return found
 
 
-_WORDS = {module.__name__: words(module) for module in (suite, script)}
+_WORDS = {module.__name__: words(module) for module in (settings, script)}
 
 
 def _said(kind: type[msgspec.Struct], name: str = "") -> str:

@@ -21,8 +21,9 @@ from onetake.fixture.check import fixture_faults
 from onetake.session.frames import MAGIC, is_compressed
 from onetake.snapshot.drive.execute import OVERRIDE_FILE
 from onetake.snapshot.findings import Problem
+from onetake.snapshot.guard.contents import FAULT_GUARDS
 from onetake.snapshot.guard.secrets import find_secrets
-from onetake.snapshot.guard.static import FAULT_GUARDS, static_problems
+from onetake.snapshot.guard.static import static_problems
 from onetake.snapshot.modes.judge import surface_of
 from onetake.snapshot.modes.write import PENDING, recover
 from onetake.snapshot.render.pins import session_index

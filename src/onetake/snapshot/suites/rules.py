@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from onetake.fixture.normalize import Rules
-from onetake.snapshot.suites.suite import SURFACES, Normalize, SurfaceRules
+from onetake.snapshot.suites.settings import SURFACES, Normalize, SurfaceRules
 
 Spans = Callable[[str], Iterable[tuple[int, int, str]]]
 """The places in a text that have tokens, as (start, end, token)."""

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from onetake.snapshot.suites.suite import MaskRule, MintRule, Normalize, Suite
+from onetake.snapshot.suites.settings import MaskRule, MintRule, Normalize
+from onetake.snapshot.suites.suite import Suite
 
 
 class Rule(msgspec.Struct, frozen=True):
