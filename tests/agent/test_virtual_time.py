@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 
 import pytest
 
@@ -43,10 +44,12 @@ def test_waiting_for_what_never_comes_is_an_error_and_no_hang() -> None:
 
 
 def test_a_thread_is_waited_for() -> None:
-    async def main() -> str:
-        return await asyncio.to_thread(lambda: "done")
+    async def main() -> bool:
+        begun = threading.Event()
+        asyncio.get_running_loop().call_later(5, begun.set)
+        return await asyncio.to_thread(begun.wait)
 
-    assert run(main()) == "done"
+    assert run(main())
 
 
 def test_a_loop_may_be_run_piece_by_piece() -> None:
