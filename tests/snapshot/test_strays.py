@@ -24,6 +24,9 @@ def sleeper(folder: str | Path, **environ: str) -> Iterator[subprocess.Popen[byt
     """A process that works in a folder, with no more than this environment."""
     process = subprocess.Popen(["/bin/sleep", "300"], cwd=folder, env=environ, start_new_session=True)
     try:
+        # It has neither for a moment while the system replaces the one program by the other.
+        while not Path(f"/proc/{process.pid}/{'environ' if environ else 'cmdline'}").read_bytes():
+            pass
         yield process
     finally:
         process.kill()

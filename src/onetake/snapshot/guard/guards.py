@@ -76,7 +76,7 @@ GUARDS: Mapping[str, Guard] = {
     "ci": Guard(9, "With CI set, nothing that writes expected files runs: such a job cannot fail."),
     "authored": Guard(9, "An authored scenario is never recorded."),
     "no-log": Guard(9, "A recording has a session log."),
-    "unstable": Guard(9, "The live run of a recording and two replays of it agree."),
+    "unstable": Guard(9, "The runs of a recording agree, and two runs of what refresh would write."),
     "chunks-changed": Guard(9, "Refresh leaves the chunks of every recorded call byte-equal."),
     # The suite as a whole.
     "unused-rule": Guard(9, "In a full run every normalization rule matches something."),
