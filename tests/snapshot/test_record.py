@@ -202,6 +202,28 @@ def test_a_linked_temporary_directory_shows_in_no_spelling(
     assert red(lab.replay("tools")) == {}
 
 
+def test_generated_paths_are_tokens_in_every_spelling_and_authored_ones_are_text(lab: Lab) -> None:
+    """What tools print and what the model repeats; a folder that the suite names is nobody's to rename."""
+    parent = lab.folder / "authored"
+    parent.mkdir()
+    lab.edit(
+        "snapshots/suite.toml", "[scenarios.tools]", '[scenarios.tools]\nworkspace_parent = "../authored"'
+    )
+    asks = r"""echo file://$PWD/a "${PWD//\//%2F}" "${PWD//\//\\/}"; dirname $PWD; echo /tmp/mine/work"""
+    told = "Look at {{fromRequest:(file://[a-z0-9/._-]+/a)}}, not at /tmp/mine/work."
+    replies = [
+        {"match": "Run both", "reply": {"toolCalls": [command("call_a", asks)], "usage": USAGE}},
+        {"match": "Run both", "reply": {"text": told, "deltaChars": 3, "usage": USAGE}},
+    ]
+    outcomes = lab.record("tools", replies=replies)
+    assert red(outcomes) == {}, failures(outcomes)
+    log = log_text(lab, "tools")
+    shown = rf"file://{{{{cwd}}}}/a {{{{cwd|P}}}} {{{{cwd|j}}}}\n{parent.resolve()}\n/tmp/mine/work\n"
+    assert shown in log, log
+    assert "".join(said(lab, "tools")[1]) == "Look at file://{{cwd}}/a, not at /tmp/mine/work."
+    assert red(lab.replay("tools")) == {} and not list(parent.iterdir())
+
+
 def test_streamed_frames_are_compared_joined(lab: Lab) -> None:
     """With deltas on stdout, a path that the live run cut comes whole in the replay."""
     lab.edit("agent.yml", "use: acp}", "use: acp, config: {stream: true}}")

@@ -28,6 +28,15 @@ def test_an_agent_that_did_not_start_is_all_there_is_to_say(lab: Lab) -> None:
     assert "the agent fell over" in text and "accept:" not in text
 
 
+def test_a_recording_whose_agent_did_not_start_says_nothing_of_its_log(lab: Lab) -> None:
+    """The agent may well keep one: it had no time to."""
+    lab.break_agent("crash")
+    outcome = lab.record("hello")["hello"]
+    assert outcome.exit_code == 3
+    assert [problem.guard for problem in outcome.verdict.problems] == ["drive"]
+    assert "the agent fell over" in failure_text(outcome) and "session-store" not in failure_text(outcome)
+
+
 def test_what_refresh_would_refuse_is_not_offered(lab: Lab) -> None:
     """The differences are shown, and the remedy of the problem is the only command."""
     steps = [*OPENING, {"op": "prompt", "text": "Say hello."}]

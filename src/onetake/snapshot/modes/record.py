@@ -94,7 +94,8 @@ class _Recording:
         """Ask the model; the fixtures that hold what it said."""
         plain, _ = self._live = await self._run("record", self._scenario.dir)
         model_input = {name: data for name, data in plain.files.items() if session_index(name) is not None}
-        if not model_input:
+        driven = not any(problem.guard == "drive" for problem in self.verdict.problems)
+        if not model_input and driven:  # else the agent did not come so far, which says nothing of its log
             self.verdict.problems.append(_no_log(self._scenario))
         self.verdict.problems += secret_problems(plain.files, self._scenario, self._environ)
         return model_input

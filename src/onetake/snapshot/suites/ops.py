@@ -84,7 +84,7 @@ class PromptAndCancel(_Op, tag="promptAndCancel", frozen=True):
 
 
 class PromptAndWaitForAgentMessage(_Op, tag="promptAndWaitForAgentMessage", frozen=True):
-    """Send text, wait for the answer, and until an agent message contains `waitForText`."""
+    """Send text, and go on once the agent has said `waitForText`, before the answer comes."""
 
     text: str
     wait_for_text: str
