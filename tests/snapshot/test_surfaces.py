@@ -368,6 +368,17 @@ def test_a_scenario_names_the_pin_that_holds_its_text(tmp_path: Path) -> None:
     assert namer.token("system", "B") is None and namer.sidecars() == {}
 
 
+def test_a_text_that_two_pins_hold_keeps_the_name_that_is_committed(tmp_path: Path) -> None:
+    """Two pins came to hold one text, which is red by itself: that must not rename it in every other file."""
+    suite = make_suite(tmp_path, {"a": "pins_header = true", "b": "pins_header = true", "c": ""})
+    pins = Pins([Pin("a", 0, "system", "A"), Pin("b", 0, "system", "A")], ["a", "b"])
+    line = jsontext.dumps({"type": "request/header", "data": {"header": {"system": "{{system:b}}"}}})
+    named = HeaderNamer(pins, suite.scenarios["c"], {"session.jsonl": b"{}\n" + line + b"\n"})
+    assert named.header(0, 0, "system", "A") == "{{system:b}}"
+    new = HeaderNamer(pins, suite.scenarios["c"], {})
+    assert new.header(0, 0, "system", "A") == "{{system:a}}", "the first of the suite"
+
+
 def test_pins_are_loaded_in_the_order_of_the_suite(tmp_path: Path) -> None:
     """And written first."""
     suite = make_suite(tmp_path, {"z": "", "b": "pins_header = true", "a": "pins_header = true"})
