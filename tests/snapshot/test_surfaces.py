@@ -379,6 +379,21 @@ def test_a_text_that_two_pins_hold_keeps_the_name_that_is_committed(tmp_path: Pa
     assert new.header(0, 0, "system", "A") == "{{system:a}}", "the first of the suite"
 
 
+def test_a_text_that_no_pin_holds_is_compared_with_what_its_own_session_names(tmp_path: Path) -> None:
+    """The prompt of a child that changed is not explained by its parent's."""
+    suite = make_suite(tmp_path, {"a": "pins_header = true", "b": "pins_header = true", "c": ""})
+    pins = Pins([Pin("a", 0, "system", "A"), Pin("b", 0, "system", "B")], ["a", "b"])
+    files = {
+        name: b"{}\n" + jsontext.dumps({"type": "request/header", "data": {"header": {"system": token}}})
+        for name, token in (("session.jsonl", "{{system:a}}"), ("session.1.jsonl", "{{system:b}}"))
+    }
+    namer = HeaderNamer(pins, suite.scenarios["c"], files)
+    assert namer.header(0, 0, "system", "A") == "{{system:a}}"
+    assert namer.header(1, 0, "system", "new") == "{{system:b}}"
+    (unpinned,) = namer.unpinned
+    assert unpinned.committed is pins.all[1] and unpinned.session == 1
+
+
 def test_pins_are_loaded_in_the_order_of_the_suite(tmp_path: Path) -> None:
     """And written first."""
     suite = make_suite(tmp_path, {"z": "", "b": "pins_header = true", "a": "pins_header = true"})
