@@ -58,7 +58,8 @@ class Agent:
     def handle(self, frame: Frame) -> None:
         method, params = frame.get("method"), frame.get("params") or {}
         if method is None:
-            self.permitted(self.questions.pop(frame["id"]), frame["result"]["outcome"])
+            if "result" in frame:
+                self.permitted(self.questions.pop(frame["id"]), frame["result"]["outcome"])
         elif method == "session/cancel":
             self.cancel(params["sessionId"])
         elif "id" in frame:
@@ -120,7 +121,7 @@ class Agent:
         self.selector.unregister(turn.socket)
         turn.socket.close()
         head, _, body = turn.received.partition(b"\r\n\r\n")
-        if b" 200 " not in head.split(b"\r\n")[0]:
+        if b" 200 " not in head.split(b"\r\n")[0] or FLAW == "model-fails":
             self.end(turn, error={"code": -32603, "message": "the model failed"})
             return
         if json.loads(body)["choices"][0]["message"].get("tool_calls"):
@@ -153,7 +154,7 @@ class Agent:
     def end(self, turn: Turn, **answer: Any) -> None:
         if self.turns.pop(turn.session, None) is None:
             return
-        if FLAW == "never-answers" and self.prompts == 2:
+        if FLAW == "never-answers":
             return
         if FLAW == "no-stop-reason":
             answer = {"result": {}}
@@ -167,6 +168,8 @@ class Agent:
         self.send(id=turn.id, **answer)
         if FLAW == "answers-twice" and "error" in answer:
             self.send(id=turn.id, **answer)
+        if FLAW == "dies-idle":
+            sys.exit("bored")
         if FLAW == "orphan":
             quiet = subprocess.DEVNULL
             subprocess.Popen(["sleep", "30"], stdin=quiet, stdout=quiet, start_new_session=True)
@@ -180,6 +183,8 @@ if __name__ == "__main__":
     if FLAW == "does-not-start":
         sys.exit("no licence")
     Agent().run()
+    if FLAW == "unfinished":
+        os.write(1, b"bye")
     if FLAW == "ignores-eof":
         time.sleep(60)
     sys.exit(3 if FLAW == "exit-code" else 0)

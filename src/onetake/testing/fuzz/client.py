@@ -39,7 +39,7 @@ from onetake.testing.fuzz.target import Place, Target
 _MODEL_S = 2.0
 _FIRST_POLL_S = 0.001
 _SLOWEST_POLL_S = 0.02
-_LAST_WORDS_S = 0.005
+_LAST_WORDS_S = 0.02
 """How long an agent that ends by itself after its last answer has to show it."""
 _NO_SESSION = "no-such-session"
 _UNKNOWN = "_onetake/unknown"

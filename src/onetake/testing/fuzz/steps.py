@@ -107,7 +107,19 @@ def read_case(script: Any, model: Any, name: str) -> Case:
     except (msgspec.ValidationError, TypeError) as error:
         raise UsageError(f"{name}/input.json: {error}; it is not what `onetake fuzz` saved") from error
     for number, step in enumerate(case.steps, 1):
-        value, known = step.what if isinstance(step, Stray) else getattr(step, "how", None), STRAYS + ENDINGS
-        if value is not None and value not in known:
+        value, known = _choice(step)
+        if value not in known:
             raise UsageError(f"{name}/input.json: step {number}: {value!r} is none of {', '.join(known)}")
+    for answer in case.permission_answers:
+        if answer not in ANSWERS:
+            raise UsageError(
+                f"{name}/input.json: permissionAnswers: {answer!r} is none of {', '.join(ANSWERS)}"
+            )
     return case
+
+
+def _choice(step: Step) -> tuple[str, tuple[str, ...]]:
+    """The word in a step that is one of few, and which these are; any word where there is none."""
+    if isinstance(step, Stray):
+        return step.what, STRAYS
+    return (step.how, ENDINGS) if isinstance(step, Restart) else ("", ("",))
