@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -30,10 +32,47 @@ settings.register_profile("ci", settings.get_profile("default"), derandomize=Tru
 settings.register_profile("nightly", settings.get_profile("default"), max_examples=100 * EXAMPLES)
 
 
+PROPERTY_S = int(os.environ.get("ONETAKE_PROPERTY_S") or 120 * (60 if NIGHTLY else 1))
+"""How long one property may take, in seconds: many times what the slowest needs."""
+
+
+class _TimeOver(BaseException):
+    """Ends a property at once: Hypothesis takes an `Exception` for a failure, and would run into it again."""
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the Hypothesis profile, unless the command line names one."""
+    """Choose the Hypothesis profile, unless the command line names one, and a seed for all workers."""
     if config.getoption("--hypothesis-profile", default=None) is None:
         settings.load_profile("nightly" if NIGHTLY else "ci" if os.environ.get("CI") else "default")
+    if config.getoption("--hypothesis-seed", default="0") is None and not os.environ.get("CI"):
+        config.option.hypothesis_seed = str(random.SystemRandom().getrandbits(64))
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Say how to run the same examples again."""
+    seed = config.getoption("--hypothesis-seed", default=None)
+    return "properties: always the same examples" if seed is None else f"properties: --hypothesis-seed={seed}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """A property that does not come to an end has found something: it fails, and is not tried again."""
+    if not getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+        return (yield)
+
+    def over(number: int, frame: object) -> None:
+        raise _TimeOver
+
+    before = signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, PROPERTY_S)
+    try:
+        return (yield)
+    except _TimeOver:
+        pytest.fail(f"the property did not end within {PROPERTY_S} s: a time-out is a finding", pytrace=False)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
