@@ -182,6 +182,8 @@ class Agent:
 if __name__ == "__main__":
     if FLAW == "does-not-start":
         sys.exit("no licence")
+    if FLAW == "banner":
+        os.write(1, b"Welcome!\n")
     Agent().run()
     if FLAW == "unfinished":
         os.write(1, b"bye")

@@ -65,6 +65,7 @@ def test_a_sound_agent_passes() -> None:
         ),
         ("no-stop-reason", [TOLD], 0, "stop-reason: * session/prompt was answered with {}; *"),
         ("junk", [TOLD], 0, "pure-stdout: after the last step: a line is not JSON *: 'debug: here'"),
+        ("banner", [], 0, "pure-stdout: at the start: a line is not JSON *: 'Welcome!'"),
         ("half-line", [TOLD], 0, "alive: * the agent exited with code 0 while the answer to * was awaited"),
         ("dies", [TOLD, TOLD], 0, "alive: * the agent exited with code 1 while the answer to * was awaited"),
         (

@@ -10,7 +10,10 @@ import pytest
 
 from onetake import cli
 from onetake.cli import fuzz as command
+from onetake.testing.fuzz.campaign import Found
 from onetake.testing.fuzz.judge import CHECKS
+from onetake.testing.fuzz.saved import save
+from onetake.testing.fuzz.steps import Case
 from onetake.testing.fuzz.target import MODEL_URL
 from tests.fuzz.targets import broken
 
@@ -31,7 +34,8 @@ def test_a_finding_is_printed_saved_and_found_again(
     """What is printed last is the command that runs it again; once the agent is mended it finds nothing."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(command, "_EVERY_S", 0)
-    assert cli.main(["fuzz", "--seed", "5", "--steps", "500", *TELL, *agent("dies")]) == 1
+    options = ["--seed", "5", "--steps", "500", "--agent-cwd", str(tmp_path)]
+    assert cli.main(["fuzz", *options, *TELL, *agent("dies")]) == 1
     out, err = capsys.readouterr()
     assert out.startswith("finding: alive: after the last step: the agent exited with code 1 while ")
     assert "    cannot count to two\nscript:\n  1. " in out  # the end of stderr, then the script
@@ -102,6 +106,13 @@ def test_wrong_usage_is_told_before_anything_starts(
 def test_an_agent_that_does_not_start_is_no_finding(capsys: Printed) -> None:
     """Exit code 3, with the end of its stderr."""
     assert cli.main(["fuzz", *TELL, *agent("does-not-start")]) == 3
+    assert "no licence" in capsys.readouterr().err
+
+
+def test_an_agent_that_does_not_start_again_is_no_finding(tmp_path: Path, capsys: Printed) -> None:
+    """What was found may be mended; this agent cannot tell."""
+    folder = save(Found(Case(), "alive", "alive: it died"), 1, tmp_path)
+    assert cli.main(["fuzz", "--again", str(folder), *TELL, *agent("does-not-start")]) == 3
     assert "no licence" in capsys.readouterr().err
 
 

@@ -80,8 +80,6 @@ def run(args: argparse.Namespace) -> int:
     try:
         import hypothesis  # noqa: F401 (whether it is there)
     except ModuleNotFoundError as error:
-        if error.name != "hypothesis":
-            raise
         raise UsageError("onetake fuzz needs Hypothesis: pip install onetake[testing]") from error
     from onetake.testing.fuzz.client import Bounds
     from onetake.testing.fuzz.target import Target
@@ -107,7 +105,7 @@ def _fuzz(args: argparse.Namespace, target: Target, bounds: Bounds) -> int:
     folder = save(report.found, plan.seed, args.save)
     _show(report.found)
     print(f"seed: {plan.seed}\nsaved: {folder}")
-    print(f"again: onetake fuzz --again {folder} {_options(args)}-- {' '.join(args.agent)}")
+    print(f"again: {_again_command(args, folder)}")
     return 1
 
 
@@ -140,10 +138,15 @@ def _line(value: object) -> str:
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
-def _options(args: argparse.Namespace) -> str:
+def _again_command(args: argparse.Namespace, folder: Path) -> str:
     import shlex
 
-    return "".join(f"--env {shlex.quote(each)} " for each in args.env)
+    words = ["onetake", "fuzz", "--again", str(folder)]
+    for each in args.env:
+        words += ["--env", each]
+    if args.agent_cwd is not None:
+        words += ["--agent-cwd", str(args.agent_cwd)]
+    return shlex.join([*words, "--", *args.agent])
 
 
 class _Progress:

@@ -19,7 +19,7 @@ import msgspec
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 
 from onetake.errors import AgentError
-from onetake.testing.fuzz.client import Bounds, Outcome, run_case
+from onetake.testing.fuzz.client import AT_START, Bounds, Outcome, run_case
 from onetake.testing.fuzz.draw import Known, cases, known_from
 from onetake.testing.fuzz.judge import Finding
 from onetake.testing.fuzz.shrink import HELLO, shrink
@@ -113,6 +113,7 @@ def run_again(case: Case, target: Target, bounds: Bounds, times: int) -> Found |
     target.check()
     for _ in range(times):
         finding = run_once(case, target, bounds, Outcome())
+        _require_start(finding)
         if finding is not None:
             return Found(case, finding.check, str(finding))
     return None
@@ -126,6 +127,12 @@ def run_once(case: Case, target: Target, bounds: Bounds, outcome: Outcome) -> Fi
         except Finding as finding:
             return finding
     return None
+
+
+def _require_start(finding: Finding | None) -> None:
+    """Raise AgentError for an agent that does not even start for the first time."""
+    if finding is not None and str(finding).startswith(f"starts: {AT_START}: "):
+        raise AgentError(str(finding).removeprefix(f"starts: {AT_START}: "))
 
 
 class _Campaign:
@@ -142,8 +149,7 @@ class _Campaign:
         """Try a plain prompt: an agent that cannot answer it would pass every check. Raises AgentError."""
         outcome = Outcome()
         finding = run_once(PLAIN, self._target, self._bounds, outcome)
-        if finding is not None and finding.check == "starts":
-            raise AgentError(str(finding).removeprefix("starts: "))
+        _require_start(finding)
         if finding is not None:
             self._note(PLAIN, finding)
         elif not outcome.requests:

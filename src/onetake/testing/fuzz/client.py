@@ -36,6 +36,8 @@ from onetake.testing.fuzz.steps import (
 )
 from onetake.testing.fuzz.target import Place, Target
 
+AT_START = "at the start"
+"""How findings name what comes before the first step."""
 _MODEL_S = 2.0
 _FIRST_POLL_S = 0.001
 _SLOWEST_POLL_S = 0.02
@@ -116,7 +118,7 @@ class _Client:
         self._asked_before = 0
         self._permissions = list(case.permission_answers)
         self._held: list[tuple[str, Any]] = []
-        self._at = "at the start"
+        self._at = AT_START
 
     async def run(self) -> None:
         try:
@@ -223,8 +225,6 @@ class _Client:
 
     async def _step(self, step: Step) -> None:
         self._raise_finding()
-        if self._running().exited.done():
-            raise self._death("before it, while nothing was asked of it")
         match step:
             case NewSession():
                 await self._new_session()
