@@ -18,9 +18,9 @@ NIGHTLY = os.environ.get("ONETAKE_NIGHTLY") == "1"
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Deep is what the nightly run is for; the usual 100 examples otherwise. A test that sets max_examples itself
+# Deep is what the nightly run is for; the usual 40 examples otherwise. A test that sets max_examples itself
 # would ignore that, so none does. A CI run repeats the same examples: a red there is about the change.
-EXAMPLES = 100
+EXAMPLES = 40
 settings.register_profile(
     "default",
     deadline=None,
