@@ -16,7 +16,7 @@ from onetake.replay.plugin import Catalogue, ReplayConfig, replay, switched_off
 from onetake.replay.recordings import load_recordings
 from onetake.runfile import MintRule, RunFile
 from onetake.session.jsonl import encode_log
-from tests.fixture.logs import log, said
+from tests.fixture.logs import log, result, said, turn_start
 
 ROWS: list[tuple[str, dict[str, Any]]] = [
     ("agent.yml: row 'shell'", {"timeout_s": 5}),
@@ -27,15 +27,22 @@ ROWS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def fixture(path: Path, *texts: str) -> str:
+def fixture(path: Path, *texts: str, id: str = "{{sessionId}}") -> str:
     events = log(*(event for step, text in enumerate(texts, 1) for event in said(1, step, text)))
-    head = {"type": "session", "version": 0, "id": "{{sessionId}}", "createdAt": 0, "delegationDepth": 0}
+    head = {"type": "session", "version": 0, "id": id, "createdAt": 0, "delegationDepth": 0}
     path.write_bytes(encode_log(head, events, packed=True, project=True))
     return str(path)
 
 
 def run_file(tmp_path: Path, **fields: Any) -> RunFile:
     return RunFile(mode="replay", roots={"cwd": str(tmp_path)}, **fields)
+
+
+class OpenAgent:
+    """An agent, as far as replay looks at it."""
+
+    class log:
+        id, header, events = "S", {"id": "S"}, ()
 
 
 def start(run: RunFile | None, config: ReplayConfig, rows: list[Any], use: Any) -> Any:
@@ -81,16 +88,40 @@ def test_sessions_are_those_that_are_open_and_restarts_continue(tmp_path: Path) 
         mint=[MintRule(pattern="(x)", name="x")],
     )
 
-    class OpenAgent:
-        class log:
-            id, header, events = "S", {"id": "S"}, ()
-
     async def use(ctx: AppContext) -> Any:
         ctx.agents["S"] = OpenAgent()  # type: ignore[assignment]
         request = ModelRequest(session_id="S", call=2, config={"provider": "deepseek", "model": "m1"})
         return "".join([chunk.get("text", "") async for chunk in ctx.providers.stream(request)])
 
     assert start(run, ReplayConfig(), ROWS, use) == "two"
+
+
+def test_sessions_of_former_processes_give_their_values(tmp_path: Path) -> None:
+    """In the order of their creation, whatever their folders are called; a broken log is the runner's."""
+    for name, created, text in (("a", 2, "second"), ("b", 1, "first")):
+        (tmp_path / "sessions" / "p" / name).mkdir(parents=True)
+        head = {"type": "session", "version": 0, "id": name, "createdAt": created, "delegationDepth": 0}
+        raw = encode_log(head, log(turn_start(1), result(1, 1, "c", f"commit {text}", created)))
+        (tmp_path / "sessions" / "p" / name / "session.jsonl").write_bytes(raw)
+    (tmp_path / "sessions" / "p" / "c").mkdir()
+    (tmp_path / "sessions" / "p" / "c" / "session.jsonl").write_bytes(b"no log")
+    run = run_file(
+        tmp_path,
+        fixtures=[
+            fixture(tmp_path / "session.jsonl"),
+            fixture(tmp_path / "session.1.jsonl", id="{{sessionId:1}}"),
+            fixture(tmp_path / "session.2.jsonl", "{{commit:1}} {{commit:1/1}}", id="{{sessionId:2}}"),
+        ],
+        sessions_root=str(tmp_path / "sessions"),
+        mint=[MintRule(pattern="commit (.+)", name="commit")],
+    )
+
+    async def use(ctx: AppContext) -> Any:
+        request = ModelRequest(session_id="S", call=1, config={"provider": "deepseek", "model": "m1"})
+        ctx.agents["S"] = OpenAgent()  # type: ignore[assignment]
+        return "".join([chunk.get("text", "") async for chunk in ctx.providers.stream(request)])
+
+    assert start(run, ReplayConfig(), ROWS, use) == "first second"
 
 
 @pytest.mark.parametrize(

@@ -231,16 +231,15 @@ class Replay:
         owner = owner_of(token.strip("{}"))
         if owner is None or owner >= len(self._recordings) or owner in self._waited_for_by(caller):
             return False
-        for poll in polls:
+        while True:
             now = self._written()
             if now.get(owner) != written.get(owner):
                 return True
             open_now = {self._bindings(caller).get(log.id) for log in self._live()}
             patience = _PATIENCE if owner in open_now else 0 if owner in now else _PATIENCE_UNSTARTED
-            if self._violated or poll > patience:
+            if self._violated or next(polls) > patience:
                 return False
             await asyncio.sleep(_POLL_S)
-        raise AssertionError("counting has no end")
 
     def _waited_for_by(self, caller: str) -> set[int]:
         """The recorded sessions that can log nothing before the caller goes on: itself and those above it.
