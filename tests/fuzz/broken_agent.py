@@ -163,8 +163,7 @@ class Agent:
         if FLAW == "half-line":
             os.write(1, b"{")
             sys.exit(0)
-        stranger = FLAW == "stranger-update" and len(self.turns) == 1
-        self.update("stranger" if stranger else turn.session, "done")
+        self.update("stranger" if FLAW == "stranger-update" else turn.session, "done")
         self.send(id=turn.id, **answer)
         if FLAW == "answers-twice" and "error" in answer:
             self.send(id=turn.id, **answer)

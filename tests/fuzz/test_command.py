@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -52,6 +53,7 @@ def test_a_finding_is_printed_saved_and_found_again(
     assert capsys.readouterr().out.startswith("finding: alive: ")
     assert cli.main([*again[: again.index("--")], *agent("none")]) == 0
     assert capsys.readouterr().err == "onetake fuzz: nothing was found in 5 runs of .onetake/fuzz/alive\n"
+    assert os.listdir(tmp_path) == [".onetake"]
 
 
 def test_nothing_found_is_told_with_what_was_done(

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,7 +100,8 @@ def _fuzz(args: argparse.Namespace, target: Target, bounds: Bounds) -> int:
 
     plan = Plan(args.steps, secrets.randbits(32) if args.seed is None else args.seed, args.shrink_timeout)
     _say(f"{plan.steps} steps with seed {plan.seed}")
-    report = fuzz(target, bounds, plan, _Progress(plan.steps))
+    with _hypothesis_at_home():
+        report = fuzz(target, bounds, plan, _Progress(plan.steps))
     _say(_summary(report))
     if report.found is None:
         return 0
@@ -107,6 +110,21 @@ def _fuzz(args: argparse.Namespace, target: Target, bounds: Bounds) -> int:
     print(f"seed: {plan.seed}\nsaved: {folder}")
     print(f"again: {_again_command(args, folder)}")
     return 1
+
+
+@contextlib.contextmanager
+def _hypothesis_at_home() -> Iterator[None]:
+    """Let Hypothesis keep its tables elsewhere than in a `.hypothesis` where the user happens to be."""
+    import tempfile
+
+    from hypothesis.configuration import set_hypothesis_home_dir
+
+    with tempfile.TemporaryDirectory(prefix="onetake-fuzz-") as directory:
+        set_hypothesis_home_dir(directory)
+        try:
+            yield
+        finally:
+            set_hypothesis_home_dir(None)
 
 
 def _again(folder: Path, target: Target, bounds: Bounds) -> int:

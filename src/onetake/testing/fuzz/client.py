@@ -324,9 +324,7 @@ class _Client:
         if frame is None:
             return
         if "method" not in frame:
-            future = self._answers.pop(frame["id"])
-            if not future.done():
-                future.set_result(frame)
+            self._answers.pop(frame["id"]).set_result(frame)
         elif "id" in frame:
             self._question(frame)
 

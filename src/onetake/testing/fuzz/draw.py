@@ -33,8 +33,10 @@ from onetake.wire.chat import ChatStreamEncoder
 
 _HOSTILE = (
     "hello", "", " ", "{{cwd}}", "\u202etxt.exe", "data: [DONE]\n\n", "<|im_end|>", '"}\n{"jsonrpc":"2.0"}',
-    "\x1b[31m", "```", "e\u0301\U0001f468\u200d\U0001f469", "line\r\nline\u2028line", "x" * 70_000,
+    "\x1b[31m", "```", "e\u0301\U0001f468\u200d\U0001f469", "line\r\nline\u2028line",
 )  # fmt: skip
+_LONG = "x" * 70_000
+"""More than many a reader of lines takes."""
 _VALUES = ("echo hello", "exit 3", "sleep 0.3", "sleep 30 & echo hello", "no/such/file")
 """What tools get for texts: commands, names and words at once, of no consequence as any."""
 _STATUSES = (400, 401, 403, 404, 408, 409, 422, 429, 500, 503, 529)
@@ -83,12 +85,8 @@ def replies(known: Known) -> st.SearchStrategy[dict[str, Any]]:
         st.fixed_dictionaries({"text": some, "hang": st.just(True)}),
         st.fixed_dictionaries({"text": some, "error": errors}),
         st.fixed_dictionaries({"chunks": streams}),
-    ).filter(_is_short)
-
-
-def _is_short(reply: dict[str, Any]) -> bool:
-    """Leave out long texts in single characters: they take minutes."""
-    return "delayMs" not in reply or len(reply["text"]) < 100
+        st.just({"text": _LONG, "deltaChars": 10_000}),
+    )
 
 
 def _steps(known: Known) -> st.SearchStrategy[Step]:
@@ -115,7 +113,7 @@ def _blocks(known: Known) -> st.SearchStrategy[dict[str, Any]]:
     """Draw a content block of a prompt, of a type that the agent takes."""
     offered = known.capabilities.get("promptCapabilities")
     takes = offered if isinstance(offered, dict) else {}
-    text = texts() | st.sampled_from(_HOSTILE)
+    text = texts() | st.sampled_from([*_HOSTILE, _LONG])
     kinds = [
         text.map(lambda words: {"type": "text", "text": words}),
         text.map(lambda name: {"type": "resource_link", "name": name, "uri": "file:///no/such/file"}),
