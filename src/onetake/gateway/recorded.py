@@ -54,7 +54,7 @@ class Recorded:
         lenient: bool = False,
         pace: bool = False,
     ) -> None:
-        self._calls = calls
+        self.recorded = calls
         self._live = live
         self._roots = roots
         self._workspace = workspace
@@ -110,7 +110,7 @@ class Recorded:
     def _begin(self, call: Call) -> Served:
         """Bind a conversation that begins, and answer its first call."""
         bound = set(self.bindings.values())
-        free = [calls[0] for calls in self._calls if calls and calls[0].index not in bound]
+        free = [calls[0] for calls in self.recorded if calls and calls[0].index not in bound]
         asked: Asked = {}
         for served in free:
             asked = self._asked(call, served.index)
@@ -119,7 +119,7 @@ class Recorded:
                 return served
         known = [served for served in free if served.asked is not None]
         if not known:
-            index = max([len(self._calls) - 1, *bound]) + 1
+            index = max([len(self.recorded) - 1, *bound]) + 1
             self.bindings[call.request.session_id] = index
             raise self._extra(call, self._asked(call, index), index)
         nearest = max(known, key=lambda served: likeness(served.asked or {}, asked))
@@ -127,7 +127,7 @@ class Recorded:
         return self._changed(call, self._asked(call, nearest.index), nearest)
 
     def _session(self, index: int) -> Sequence[Served]:
-        return self._calls[index] if index < len(self._calls) else ()
+        return self.recorded[index] if index < len(self.recorded) else ()
 
     def _equals(self, served: Served, wanted: bytes) -> bool:
         return served.asked is None or self._keys[id(served)] == wanted
@@ -182,7 +182,9 @@ class Recorded:
 
     def _extra(self, call: Call, asked: Asked, index: int) -> ModelFailure:
         wanted = key(asked)
-        equal = [s for calls in self._calls for s in calls if s.asked is not None and self._equals(s, wanted)]
+        equal = [
+            s for calls in self.recorded for s in calls if s.asked is not None and self._equals(s, wanted)
+        ]
         recorded = self._session(index)
         if equal:
             times = len(equal)
@@ -191,7 +193,7 @@ class Recorded:
         if recorded:
             text = f"{_name(call)} comes after all {len(recorded)} calls of {self._file(index)}"
             return self._violation(call, violations.EXTRA_CALL, text, recorded[-1])
-        names = ", ".join(self._file(n) for n in range(len(self._calls))) or "none"
+        names = ", ".join(self._file(n) for n in range(len(self.recorded))) or "none"
         text = f"{_name(call)} begins a conversation that has no place in the recording, which holds {names}"
         return self._violation(call, violations.UNBOUND_SESSION, text, None)
 

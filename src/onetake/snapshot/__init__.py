@@ -1,7 +1,7 @@
 """The snapshot suite: drive a real agent from a script, compare what it did with what it did once.
 
-For Python code there is `Suite` (`api`); everything else here is what the commands are made of. `run` takes
-many scenarios, `attempt` one, and in order they go through:
+For Python code there are `Suite` (`api`) and `recorded_model` (`inprocess`); everything else here is what the
+commands are made of. `run` takes many scenarios, `attempt` one, and in order they go through:
 
     suites/     what is asked for: suite.toml, scripts, selection, skeletons
     drive/      one run of the agent as a process, brought home as a harvest
@@ -20,15 +20,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from onetake.snapshot.api import Suite
+    from onetake.snapshot.inprocess import recorded_model
 
-__all__ = ["Suite"]
+__all__ = ["Suite", "recorded_model"]
 
 
 def __getattr__(name: str) -> object:
     """Import the public names when they are asked for: the commands start without them."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from onetake.snapshot import api
+    from importlib import import_module
 
-    value: object = getattr(api, name)
+    module = "onetake.snapshot.api" if name == "Suite" else "onetake.snapshot.inprocess"
+    value: object = getattr(import_module(module), name)
     return value

@@ -211,7 +211,7 @@ def _collect_sessions(
     world: World,
     opened: list[str],
     recorded: list[LogFile] | None,
-    behind: Behind | None,
+    behind: Behind | None = None,
 ) -> None:
     """Read every log, in fixture order; what cannot be read whole is an error of the run.
 
