@@ -16,8 +16,7 @@ counts: an absent `seq` is the number of events so far, an absent time is 0.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, KeysView, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -36,9 +35,19 @@ ROW_TYPES = (TEXT_ROW, REASONING_ROW, TOOL_CALL_ROW)
 
 _DELTA_OF = {TEXT_ROW: "text-delta", REASONING_ROW: "reasoning-delta", TOOL_CALL_ROW: "tool-call-delta"}
 _ROW_OF = {delta: row for row, delta in _DELTA_OF.items()}
-_ROW_KEYS = frozenset({"type", "data"})
-_TEXT_KEYS = frozenset({"turn", "step", "index", "dt", "texts"})
-_TOOL_KEYS = frozenset({"turn", "step", "index", "dt", "id", "args"})
+# The keys that a row may have, in the order in which they are written: the least first, the most last. In any
+# other order a row would be read, and written as something else than it was.
+_ROW_KEYS = (
+    ("type", "data"),
+    ("type", "seq0", "data"),
+    ("type", "time0", "data"),
+    ("type", "seq0", "time0", "data"),
+)
+_TEXT_KEYS = (("turn", "step", "index", "dt", "texts"),)
+_TOOL_KEYS = (
+    ("turn", "step", "index", "dt", "id", "args"),
+    ("turn", "step", "index", "dt", "id", "name", "args"),
+)
 
 
 class PackingError(ValueError):
@@ -225,11 +234,8 @@ def check_row(row: Record, seq: int) -> int:
     if type(data) is not dict:
         raise PackingError(f"{kind}: data is not an object")
     tool = kind == TOOL_CALL_ROW
-    _check_keys(kind, "row", row.keys(), _ROW_KEYS, _ROW_KEYS | {"seq0", "time0"})
-    if tool:
-        _check_keys(kind, "data", data.keys(), _TOOL_KEYS, _TOOL_KEYS | {"name"})
-    else:
-        _check_keys(kind, "data", data.keys(), _TEXT_KEYS, _TEXT_KEYS)
+    _check_keys(kind, "row", tuple(row), _ROW_KEYS)
+    _check_keys(kind, "data", tuple(data), _TOOL_KEYS if tool else _TEXT_KEYS)
     for key in ("turn", "step", "index"):
         if not _safe(data[key]):
             raise PackingError(f"{kind}: data.{key} is {data[key]!r}, not a safe integer")
@@ -265,14 +271,14 @@ def _check_envelope(row: Record, seq: int, gaps: list[int]) -> None:
             raise PackingError(f"{row['type']}: the gaps lead out of the range of safe integers")
 
 
-def _check_keys(
-    kind: str, what: str, found: KeysView[str], needed: AbstractSet[str], allowed: AbstractSet[str]
-) -> None:
-    if found in (needed, allowed):
+def _check_keys(kind: str, what: str, found: tuple[str, ...], orders: Sequence[tuple[str, ...]]) -> None:
+    if found in orders:
         return
-    missing = needed - found
+    missing = set(orders[0]).difference(found)
     if missing:
         raise PackingError(f"{kind}: {what} lacks {', '.join(sorted(missing))}")
-    extra = found - allowed
+    extra = set(found).difference(orders[-1])
     if extra:
         raise PackingError(f"{kind}: {what} has the unexpected key {', '.join(sorted(extra))}")
+    proper = ", ".join(key for key in orders[-1] if key in found)
+    raise PackingError(f"{kind}: {what} has its keys in another order than {proper}")
