@@ -157,9 +157,7 @@ def test_a_row_with_its_keys_in_another_order_is_refused() -> None:
     """It would be read, and written as other bytes than it was."""
     row = copy.deepcopy(ROW)
     row["data"]["name"] = row["data"].pop("name")
-    with pytest.raises(
-        PackingError, match="data has its keys in another order than turn, step, index, dt"
-    ):
+    with pytest.raises(PackingError, match="data has its keys in another order than turn, step, index, dt"):
         unpack([row])
     turned = dict(reversed(ROW.items()))
     with pytest.raises(PackingError, match="row has its keys in another order than type, seq0, time0, data"):
