@@ -37,6 +37,7 @@ class Agent:
         self.turns: dict[str, Turn] = {}
         self.questions: dict[str, Turn] = {}
         self.prompts = 0
+        self.failed: set[str] = set()
         self.number = 0
         self.rest = b""
 
@@ -97,6 +98,9 @@ class Agent:
     def prompt(self, id: Any, params: Frame) -> None:
         self.prompts += 1
         session = params["sessionId"]
+        if FLAW == "sticky" and session in self.failed:
+            self.send(id=id, error={"code": -32603, "message": "it failed before"})
+            return
         if FLAW == "dies" and self.prompts == 2:
             sys.exit("cannot count to two")
         if FLAW == "no-model":
@@ -122,6 +126,7 @@ class Agent:
         turn.socket.close()
         head, _, body = turn.received.partition(b"\r\n\r\n")
         if b" 200 " not in head.split(b"\r\n")[0] or FLAW == "model-fails":
+            self.failed.add(turn.session)
             self.end(turn, error={"code": -32603, "message": "the model failed"})
             return
         if json.loads(body)["choices"][0]["message"].get("tool_calls"):

@@ -38,14 +38,16 @@ def test_a_finding_is_printed_saved_and_found_again(
     options = ["--seed", "5", "--steps", "500", "--agent-cwd", str(tmp_path)]
     assert cli.main(["fuzz", *options, *TELL, *agent("dies")]) == 1
     out, err = capsys.readouterr()
-    assert out.startswith("finding: alive: after the last step: the agent exited with code 1 while ")
+    assert out.startswith(
+        "finding: alive: in the plain prompts at the end: the agent exited with code 1 while "
+    )
     assert "    cannot count to two\nscript:\n  1. " in out  # the end of stderr, then the script
-    assert '  2. {"op":"prompt","session":0,"content":[{"type":"text","text":"hello"}]}\n' in out
+    assert '  1. {"op":"prompt","session":0,"content":[{"type":"text","text":"hello"}]}\n' in out
     assert (
         "seed: 5\nsaved: .onetake/fuzz/alive\nagain: onetake fuzz --again .onetake/fuzz/alive --env " in out
     )
     assert "onetake fuzz: 500 steps with seed 5\n" in err
-    assert "onetake fuzz: found alive; shrinking: 2 steps left\n" in err
+    assert "onetake fuzz: found alive; shrinking: 1 step left\n" in err
     assert "onetake fuzz: found alive; " in err.splitlines()[-1]
 
     again = shlex.split(out.partition("again: onetake ")[2])
@@ -54,6 +56,12 @@ def test_a_finding_is_printed_saved_and_found_again(
     assert cli.main([*again[: again.index("--")], *agent("none")]) == 0
     assert capsys.readouterr().err == "onetake fuzz: nothing was found in 5 runs of .onetake/fuzz/alive\n"
     assert os.listdir(tmp_path) == [".onetake"]
+
+
+def test_a_finding_without_a_step_says_what_is_enough(tmp_path: Path, capsys: Printed) -> None:
+    """An empty script would look like a defect of ours."""
+    assert cli.main(["fuzz", "--save", str(tmp_path), *TELL, *agent("exit-code")]) == 1
+    assert "script:\n  (no step: to start the agent, " in capsys.readouterr().out
 
 
 def test_nothing_found_is_told_with_what_was_done(

@@ -141,6 +141,8 @@ def _again(folder: Path, target: Target, bounds: Bounds) -> int:
 
 def _show(found: Found) -> None:
     print(f"finding: {found.text}\nscript:")
+    if not found.case.steps:
+        print("  (no step: to start the agent, to prompt it once and to end it is enough)")
     for number, step in enumerate(found.case.steps, 1):
         print(f"  {number}. {_line(step)}")
     for number, reply in enumerate(found.case.replies, 1):

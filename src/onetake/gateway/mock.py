@@ -63,6 +63,10 @@ class MockModel:
         """The port that it listens on."""
         return self._server.port
 
+    def follow(self, script: MockScript) -> None:
+        """Answer from another script from now on; what is left of the one before is given up."""
+        self._replies = Replies(script)
+
     async def __aenter__(self) -> MockModel:
         if self._capture_path is not None:
             self._capture = self._capture_path.open("ab")

@@ -22,8 +22,8 @@ from onetake.errors import AgentError
 from onetake.testing.fuzz.client import AT_START, Bounds, Outcome, run_case
 from onetake.testing.fuzz.draw import Known, cases, known_from
 from onetake.testing.fuzz.judge import Finding
-from onetake.testing.fuzz.shrink import HELLO, shrink
-from onetake.testing.fuzz.steps import Case, Prompt
+from onetake.testing.fuzz.shrink import shrink
+from onetake.testing.fuzz.steps import HELLO, Case, Prompt
 from onetake.testing.fuzz.target import Target
 
 PLAIN = Case(steps=[Prompt(0, HELLO)])
@@ -150,7 +150,7 @@ class _Campaign:
         outcome = Outcome()
         finding = run_once(PLAIN, self._target, self._bounds, outcome)
         _require_start(finding)
-        if finding is not None:
+        if finding is not None and (finding.check != "recovers" or outcome.refusal is None):
             self._note(PLAIN, finding)
         elif not outcome.requests:
             said = f"; it said: {outcome.refusal}" if outcome.refusal else ""

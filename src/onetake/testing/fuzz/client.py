@@ -23,6 +23,7 @@ from onetake.snapshot.drive.process import AgentProcess
 from onetake.snapshot.drive.strays import find_strays, kill_strays, left_running
 from onetake.testing.fuzz.judge import Finding, Frame, Judge
 from onetake.testing.fuzz.steps import (
+    HELLO,
     AwaitModel,
     Cancel,
     Case,
@@ -129,6 +130,8 @@ class _Client:
             self._at = "after the last step"
             for session in list(self._turns):
                 await self._settle(session)
+            await self._recover()
+            self._at = "at the end"
             await self._end()
         except Finding as finding:
             text = str(finding).removeprefix(f"{finding.check}: ")
@@ -193,6 +196,18 @@ class _Client:
         if left:
             raise Finding("no-orphans", f"it exited, and left running: {'; '.join(left)}")
         self._gone()
+
+    async def _recover(self) -> None:
+        """See that nothing that has happened stays with a session: a sound model answers it from now on."""
+        self._at = "in the plain prompts at the end"
+        self._model.follow(Case().model)
+        for session in self._judge.sessions:
+            params = {"sessionId": session, "prompt": HELLO}
+            frame = await self._ask("session/prompt", params)
+            if "error" in frame:
+                raise Finding(
+                    "recovers", f"a plain prompt to session {session!r} was refused: {_said(frame)}"
+                )
 
     async def _restart(self, how: str) -> None:
         sessions = list(self._judge.sessions)
@@ -297,11 +312,10 @@ class _Client:
         return len(self._model.requests) > self._asked_before or idle
 
     async def _stray(self, what: str) -> None:
-        content = [{"type": "text", "text": "hello"}]
         if what == "request":
             await self._ask(_UNKNOWN, {})
         elif what == "prompt":
-            await self._ask("session/prompt", {"sessionId": _NO_SESSION, "prompt": content}, refused=True)
+            await self._ask("session/prompt", {"sessionId": _NO_SESSION, "prompt": HELLO})
         elif what == "cancel":
             self._notify("session/cancel", {"sessionId": _NO_SESSION})
         else:
@@ -362,8 +376,9 @@ class _Client:
         self._send(frame)
         return future
 
-    async def _ask(self, method: str, params: Frame, *, refused: bool = False) -> Frame:
-        what = f"the answer to {method}" + (" for an unknown session" if refused else "")
+    async def _ask(self, method: str, params: Frame) -> Frame:
+        session = params.get("sessionId")
+        what = f"the answer to {method}" if session is None else _awaited(session, method)
         return await self._await(self._request(method, params), self._bounds.answer, "answers-once", what)
 
     def _notify(self, method: str, params: Frame) -> None:
@@ -408,8 +423,8 @@ class _Client:
         return Finding("alive", f"the agent {ended(self._running().exited.result())} {when}")
 
 
-def _awaited(session: str) -> str:
-    return f"the answer to session/prompt of session {session!r}"
+def _awaited(session: str, method: str = "session/prompt") -> str:
+    return f"the answer to {method} of session {session!r}"
 
 
 def _said(frame: Frame) -> str:

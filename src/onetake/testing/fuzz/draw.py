@@ -60,9 +60,11 @@ def known_from(requests: list[Any], capabilities: dict[str, Any]) -> Known:
 
 def cases(known: Known) -> st.SearchStrategy[Case]:
     """Draw a script for an agent: never a short one, since each costs the start of an agent."""
+    sessions = st.sampled_from([0, 1, 2]).map(lambda more: [NewSession()] * more)
+    steps = st.lists(_steps(known), min_size=10, max_size=40)
     return st.builds(
         Case,
-        steps=st.lists(_steps(known), min_size=10, max_size=40),
+        steps=st.tuples(sessions, steps).map(lambda parts: [*parts[0], *parts[1]]),
         permission_answers=st.lists(st.sampled_from(ANSWERS), max_size=6),
         replies=st.lists(replies(known), min_size=3, max_size=20),
     )
@@ -81,7 +83,10 @@ def replies(known: Known) -> st.SearchStrategy[dict[str, Any]]:
     return st.one_of(
         st.fixed_dictionaries({"text": text}, optional={"reasoning": text, "finish": st.just("max-tokens")}),
         st.fixed_dictionaries({"toolCalls": calls}, optional={"text": text}),
-        st.fixed_dictionaries({"text": text, "deltaChars": st.just(1), "delayMs": st.sampled_from([1, 5])}),
+        st.fixed_dictionaries(
+            {"text": text, "deltaChars": st.just(1), "delayMs": st.sampled_from([1, 5, 20])}
+        ),
+        st.fixed_dictionaries({"hang": st.just(True)}),
         st.fixed_dictionaries({"text": some, "hang": st.just(True)}),
         st.fixed_dictionaries({"text": some, "error": errors}),
         st.fixed_dictionaries({"chunks": streams}),

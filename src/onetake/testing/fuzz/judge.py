@@ -24,6 +24,7 @@ CHECKS = {
     "cancel-settles": "a cancelled prompt is answered soon",
     "pure-stdout": "every line of stdout is JSON-RPC",
     "alive": "the agent stays alive",
+    "recovers": "when all is over, every open session answers a plain prompt",
     "exits": "the agent exits with 0 at the end of its input",
     "no-orphans": "the agent leaves no process behind",
 }

@@ -12,11 +12,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from onetake.testing.fuzz.steps import Case, Prompt, Step
+from onetake.testing.fuzz.steps import HELLO, Case, Prompt, Step
 
 T = TypeVar("T")
-HELLO: list[dict[str, Any]] = [{"type": "text", "text": "hello"}]
-"""The plainest prompt."""
 _LISTS = ("toolCalls", "chunks")
 
 

@@ -69,6 +69,8 @@ class Restart(_Step, frozen=True, tag="restart"):
 
 Step = NewSession | Prompt | Cancel | Settle | Pause | AwaitModel | Stray | Restart
 
+HELLO: list[dict[str, Any]] = [{"type": "text", "text": "hello"}]
+"""The plainest prompt."""
 STRAYS = ("request", "notification", "prompt", "cancel")
 """A request and a notification of an unknown method; a prompt and a cancel for an unknown session."""
 ENDINGS = ("eof", "kill")
