@@ -105,9 +105,7 @@ async def serve(run: RunFile, behaviour: Behaviour, script: Any = None) -> Any:
             return await _against(gateway, Run(run, recording(run)), behaviour)
         async with MockModel(script) as model:
             upstream = Upstream({"openai-chat": Endpoint(model.base_url)})
-            made = await _against(gateway, Run(run, lambda live: upstream), behaviour)
-            await upstream.aclose()
-            return made
+            return await _against(gateway, Run(run, lambda live: upstream), behaviour)
 
 
 async def _against(gateway: Gateway, run: Run, behaviour: Behaviour) -> Any:
@@ -115,6 +113,15 @@ async def _against(gateway: Gateway, run: Run, behaviour: Behaviour) -> Any:
     made = await behaviour(url)
     await gateway.close(url)
     return made
+
+
+async def through(tmp_path: Path, script: Any, behaviour: Behaviour) -> tuple[Upstream, RunFile]:
+    """Record a behaviour from a script; what the source noticed, and the run."""
+    run = run_file(tmp_path, "record", "recording", [])
+    async with Gateway() as gateway, MockModel(script) as model:
+        upstream = Upstream({"openai-chat": Endpoint(model.base_url)})
+        await _against(gateway, Run(run, lambda live: upstream), behaviour)
+    return upstream, run
 
 
 def logs(run: RunFile, mint: list[tuple[str, str]] | None = None) -> list[bytes]:
@@ -315,3 +322,73 @@ def test_a_history_that_was_rewritten_is_replaced_in_the_log(tmp_path: Path) -> 
     assert rewritten["data"]["content"][0]["text"].startswith("In short")
     said, run = replay(tmp_path, fixtures, compacting)
     assert (said, told(run)) == ("Dark.", [])
+
+
+def test_an_answer_that_the_endpoint_cut_is_named(tmp_path: Path) -> None:
+    chunks = [{"type": "text-delta", "index": 0, "text": "It is"}]
+
+    async def once(url: str) -> None:
+        await ask(url, [user("Look.")])
+
+    upstream, run = asyncio.run(through(tmp_path, {"replies": [{"reply": {"chunks": chunks}}]}, once))
+    (text,) = upstream.cut
+    assert "broke off its answer to call 1" in text and "before its end marker" in text
+    assert b'"STREAM_CLOSED"' in logs(run)[0]
+
+
+def test_a_client_that_leaves_at_the_first_byte_leaves_a_whole_recording(tmp_path: Path) -> None:
+    async def impatient(url: str) -> None:
+        async with httpx.AsyncClient(trust_env=False) as client:
+            body = {**MODEL, "messages": [user("Look.")]}
+            async with client.stream("POST", f"{url}/v1/chat/completions", json=body) as response:
+                async for _ in response.aiter_bytes():
+                    return
+
+    script = {"replies": [{"reply": {"text": "It is blue, " * 20, "delayMs": 2}}]}
+    upstream, run = asyncio.run(through(tmp_path, script, impatient))
+    assert upstream.cut == []
+    (fixture,) = keep(run, tmp_path)
+    _, replayed = replay(tmp_path, [fixture], impatient)
+    assert told(replayed) == []
+    assert same_fixture(logs(replayed)[0], fixture.read_bytes())
+
+
+def test_an_error_of_the_endpoint_is_recorded_and_given_back(tmp_path: Path) -> None:
+    async def twice(url: str) -> list[Any]:
+        return [await ask(url, [user("Look.")]) for _ in range(2)]
+
+    error = {"status": 429, "message": "slow down", "code": "rate_limit_exceeded", "retryAfterMs": 10}
+    script = {"replies": [{"reply": {"error": error}}, {"reply": {"text": "Blue."}}]}
+    fixtures = recorded(tmp_path, twice, script)
+    assert len(fixtures) == 1
+    said, run = replay(tmp_path, fixtures, twice)
+    assert (said[0]["status"], said[0]["message"], said[1]["text"]) == (429, "slow down", "Blue.")
+    assert told(run) == []
+
+
+def test_what_is_not_of_the_format_is_refused_and_reported(tmp_path: Path) -> None:
+    fixtures = recorded(tmp_path)
+
+    async def nonsense(url: str) -> tuple[int, int]:
+        async with httpx.AsyncClient(trust_env=False) as client:
+            bad = await client.post(f"{url}/v1/chat/completions", content=b"{}")
+            other = await client.get(f"{url}/v1/else")
+            return bad.status_code, other.status_code
+
+    said, run = replay(tmp_path, fixtures, nonsense)
+    assert said == (400, 404)
+    assert [violation["kind"] for violation in told(run)] == ["unreadable-request"]
+
+
+def test_models_and_token_counts_are_the_same_in_every_mode(tmp_path: Path) -> None:
+    fixtures = recorded(tmp_path)
+
+    async def asks(url: str) -> tuple[Any, Any]:
+        async with httpx.AsyncClient(trust_env=False) as client:
+            models = (await client.get(f"{url}/v1/models")).json()
+            count = (await client.post(f"{url}/v1/messages/count_tokens", content=b"x" * 9)).json()
+            return models["data"], count
+
+    said, run = replay(tmp_path, fixtures, asks)
+    assert said == ([], {"input_tokens": 3})
+    assert told(run) == []

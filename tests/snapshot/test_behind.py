@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from onetake.errors import UsageError
-from tests.snapshot.behind import Foreign
+from onetake.gateway.mock import MockModel
+from tests.snapshot.behind import MODEL, Foreign
 from tests.snapshot.lab import failures, red
 
 
@@ -95,3 +98,103 @@ def test_the_surface_and_its_patterns_go_together(foreign: Foreign) -> None:
 def test_nothing_of_the_suite_names_a_machine(foreign: Foreign) -> None:
     for path in (foreign.snapshots / "sky").iterdir():
         assert b"127.0.0.1" not in path.read_bytes() and b"/tmp" not in path.read_bytes()
+
+
+def test_a_recording_from_a_real_endpoint(tmp_path: Path) -> None:
+    """Over its base URL and with a key, neither of which gets into a file."""
+    foreign = Foreign(tmp_path / "project")
+    table = 'upstream = { openai = "${MODEL_URL}" }\nkey_env = { openai = "MODEL_KEY" }'
+    foreign.edit("snapshots/suite.toml", 'script = "model.json"', table)
+    key = "sk-test-" + "Zx9Yw8Vu7Ts6Rq5P"
+    (foreign.snapshots / "model.json").unlink()
+    (foreign.snapshots / ".env").write_text(f"MODEL_KEY={key}\n")
+
+    async def record() -> Any:
+        async with MockModel(MODEL) as model:
+            return await asyncio.to_thread(foreign.run, "record", {"MODEL_URL": model.base_url})
+
+    outcomes = asyncio.run(record())
+    assert red(outcomes) == {}, failures(outcomes)
+    assert all(key.encode() not in path.read_bytes() for path in (foreign.snapshots / "sky").iterdir())
+    outcomes = foreign.run("replay")
+    assert red(outcomes) == {}, failures(outcomes)
+
+
+def test_a_recording_is_refused_when_the_endpoint_cuts_its_answer(tmp_path: Path) -> None:
+    foreign = Foreign(tmp_path / "project")
+    foreign.edit("snapshots/suite.toml", 'script = "model.json"', 'upstream = { openai = "${MODEL_URL}" }')
+    foreign.edit("agent.py", '"model": "m"', '"stream": True, "model": "m"')
+    foreign.edit(
+        "agent.py", "return json.load(answer)", 'answer.read(); return {"content": "x"}; json.load(answer)'
+    )
+    chunks = [{"type": "text-delta", "index": 0, "text": "It is"}]
+
+    async def record() -> Any:
+        async with MockModel({"replies": [{"reply": {"chunks": chunks}}]}) as model:
+            return await asyncio.to_thread(foreign.run, "record", {"MODEL_URL": model.base_url})
+
+    outcomes = asyncio.run(record())
+    assert "drive" in red(outcomes)["sky"]
+    assert "the endpoint broke off its answer" in failures(outcomes)
+    assert not (foreign.snapshots / "sky/session.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        ('upstream = { openai = "${NOT_SET}" }', "the variable NOT_SET is not set"),
+        (
+            'upstream = { openai = "http://x" }\nkey_env = { openai = "NOT_SET" }',
+            "the variable NOT_SET is not set",
+        ),
+        ('script = "none.json"', "[gateway] script: No such file"),
+    ],
+)
+def test_a_gateway_that_cannot_record_says_why(tmp_path: Path, table: str, said: str) -> None:
+    foreign = Foreign(tmp_path / "project")
+    foreign.edit("snapshots/suite.toml", 'script = "model.json"', table)
+    outcomes = foreign.run("record")
+    assert said in failures(outcomes)
+
+
+def test_files_of_the_home_are_filled_in(tmp_path: Path) -> None:
+    foreign = Foreign(tmp_path / "project")
+    foreign.edit("snapshots/suite.toml", 'env = { OPENAI_BASE_URL = "{{gateway.openai}}" }', 'home = "home"')
+    (foreign.snapshots / "home").mkdir()
+    (foreign.snapshots / "home/url.txt").write_text("{{gateway.openai}}")
+    foreign.edit(
+        "agent.py", 'os.environ["OPENAI_BASE_URL"]', "pathlib.Path.home().joinpath('url.txt').read_text()"
+    )
+    for mode in ("record", "replay"):
+        outcomes = foreign.run(mode)
+        assert red(outcomes) == {}, failures(outcomes)
+    foreign.edit("snapshots/suite.toml", 'home = "home"', 'home = "nowhere"')
+    assert "nowhere is no folder" in failures(foreign.run("replay"))
+
+
+def test_steps_that_read_a_log_are_refused(foreign: Foreign) -> None:
+    (foreign.snapshots / "sky/input.json").write_text('{"steps": [{"op": "waitForTurnEnd"}]}')
+    with pytest.raises(UsageError):
+        foreign.run("replay")
+
+
+def test_runs_with_arguments_stdin_and_exit_codes(tmp_path: Path) -> None:
+    foreign = Foreign(tmp_path / "project")
+    code = "import sys\nprint(sys.argv[1:], sys.stdin.read())\nsys.exit(int(sys.argv[1]))\n"
+    (foreign.folder / "agent.py").write_text(code)
+    foreign.edit("snapshots/suite.toml", ', "{prompt}"]', "]")
+    foreign.edit("snapshots/suite.toml", "pins_header = true", "model_turn = false")
+    foreign.edit("snapshots/suite.toml", '"log", "files"]', '"log"]')
+    foreign.edit("snapshots/suite.toml", 'files = ["~/*.jsonl"]', "")
+    steps = '[{"op": "run", "args": ["0"], "stdin": "hi"}, {"op": "run", "args": ["3"], "exitCode": 3}]'
+    (foreign.snapshots / "sky/input.json").write_text(f'{{"steps": {steps}}}')
+    outcomes = foreign.run("refresh")
+    assert red(outcomes) == {}, failures(outcomes)
+    assert foreign.lines("sky/stdout.expected.jsonl") == [
+        {"line": "['0'] hi"},
+        {"exit": 0},
+        {"line": "['3'] "},
+        {"exit": 3},
+    ]
+    (foreign.snapshots / "sky/input.json").write_text('{"steps": [{"op": "run", "args": ["3"]}]}')
+    assert "the program was to exit with code 0, but exited with code 3" in failures(foreign.run("replay"))

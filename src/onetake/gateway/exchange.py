@@ -41,3 +41,7 @@ class Source(Protocol):
     async def respond(self, exchange: Exchange) -> HttpResponse:
         """Answer one call, and log the answer. Raises Disconnect for an answer that breaks off."""
         ...
+
+    async def aclose(self) -> None:
+        """Bring to its end what is under way: no call comes any more."""
+        ...

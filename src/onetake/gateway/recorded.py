@@ -72,6 +72,9 @@ class Recorded:
         """Answer one call from the recording."""
         return await give(self.answer(exchange.call), exchange)
 
+    async def aclose(self) -> None:
+        """Nothing is under way: answers are logged before they are sent."""
+
     def answer(self, call: Call) -> Answer:
         """The answer to one call; a failure where nothing is left to serve."""
         try:

@@ -89,6 +89,7 @@ class Run:
 
     async def close(self) -> None:
         """Close what is open: the agent has ended, so no request comes any more. Raises StoreError."""
+        await self._source.aclose()
         self.conversations.close()
         for writer in self._writers.values():
             await writer.close()

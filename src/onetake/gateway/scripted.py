@@ -32,6 +32,9 @@ class Scripted:
             return await give(Answer([], failure=failure(str(error), BAD_REQUEST)), exchange)
         return await give(answer_of(reply, len(exchange.request.body)), exchange)
 
+    async def aclose(self) -> None:
+        """Nothing is under way: answers are logged before they are sent."""
+
 
 def answer_of(reply: Reply, request_chars: int) -> Answer:
     """What a reply of a script answers."""

@@ -57,6 +57,8 @@ class Upstream:
         self._reading: dict[asyncio.Task[None], None] = {}
         self.losses: dict[str, None] = {}
         """What the recording cannot keep of what endpoints sent, each once."""
+        self.cut: list[str] = []
+        """Answers that an endpoint did not bring to their end: no recording may hold one for a whole one."""
 
     async def respond(self, exchange: Exchange) -> HttpResponse:
         """Pass one call on."""
@@ -137,7 +139,21 @@ class Upstream:
             exchange.over()
             pieces.put_nowait(None)
             await answer.aclose()
-        self._compare(exchange, b"".join(raw), chunks)
+        if not self._was_cut(exchange, chunks):
+            self._compare(exchange, b"".join(raw), chunks)
+
+    def _was_cut(self, exchange: Exchange, chunks: list[Chunk]) -> bool:
+        """Whether an answer broke off before its end marker; says so once."""
+        reason = chunks[-1].get("reason") if chunks and is_finish(chunks[-1]) else {}
+        failed = reason.get("failure", {}) if isinstance(reason, dict) else {}
+        if chunks and failed.get("code") != STREAM_CLOSED:
+            return False
+        asked = exchange.call.request
+        self.cut.append(
+            f"the endpoint broke off its answer to call {asked.call} of conversation {asked.session_id}: "
+            f"{failed.get('message', 'it sent nothing')}; record again"
+        )
+        return True
 
     def _whole(
         self, exchange: Exchange, body: bytes, headers: Mapping[str, str], secrets: list[str]

@@ -124,8 +124,6 @@ class _Served:
                 self._base_url = gateway.open(run)
                 self._up.set()
                 await self._down.wait()
-                if hasattr(self.made[0], "aclose"):
-                    await self.made[0].aclose()
                 await gateway.close(self._base_url)
         except BaseException as error:
             self._error = error

@@ -114,8 +114,6 @@ async def behind_gateway(
         try:
             yield Behind(world, base_url, made[0])
         finally:
-            if mode == "record" and hasattr(made[0], "aclose"):
-                await made[0].aclose()
             await gateway.close(base_url)
 
 
