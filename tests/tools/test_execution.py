@@ -365,6 +365,44 @@ def test_boolean_subschemas_of_a_foreign_schema_are_understood() -> None:
     assert result == text_result('{"a": 1.0, "l": [1.0]}')
 
 
+def completed(schema: Any, raw: str) -> Any:
+    """What a tool with this foreign schema is given."""
+    return json.loads(asyncio.run(execute(foreign(schema), "foreign", raw, CONTEXT)).content[0]["text"])
+
+
+def test_alternatives_that_refer_to_definitions_are_judged_with_them() -> None:
+    inner = {"type": "object", "properties": {"n": {"$ref": "#/$defs/n"}, "d": {"default": 7}}}
+    schema = {
+        "type": "object",
+        "properties": {"p": {"anyOf": [{"$ref": "#/$defs/n"}, inner]}},
+        "$defs": {"n": {"type": "integer"}},
+    }
+    assert completed(schema, '{"p": 1}') == {"p": 1}
+    assert completed(schema, '{"p": {"n": 1}}') == {"p": {"n": 1, "d": 7}}
+
+
+def test_an_alternative_that_refers_to_a_place_in_its_schema_is_no_fault_of_the_tool() -> None:
+    elsewhere = {"$ref": "#/properties/a"}
+    schema = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"oneOf": [elsewhere]}}}
+    assert completed(schema, '{"b": "x"}') == {"b": "x"}
+
+
+def test_names_that_match_a_pattern_are_not_completed_as_additional_ones() -> None:
+    extra = {"type": "object", "properties": {"d": {"default": 1}}}
+    schema = {
+        "type": "object",
+        "patternProperties": {"^x": {"maxProperties": 0}},
+        "additionalProperties": extra,
+    }
+    assert completed(schema, '{"xa": {}}') == {"xa": {}}
+    assert completed({"type": "object", "additionalProperties": extra}, '{"xa": {}}') == {"xa": {"d": 1}}
+
+
+def test_numbers_beyond_all_range_are_refused() -> None:
+    result = asyncio.run(execute(foreign({"type": "object"}), "foreign", '{"n": 1e999}', CONTEXT))
+    assert result.content[0]["text"].endswith("a number is out of range")
+
+
 def test_the_registry_lists_tools_in_the_order_of_registration() -> None:
     async def handler(arguments: Any, ctx: ToolContext) -> str:
         return ""

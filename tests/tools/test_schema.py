@@ -147,3 +147,18 @@ def test_parameters_must_be_an_object() -> None:
 def test_true_is_not_one() -> None:
     assert compiled({"enum": [1, True, 0, False]}) == {"enum": [1, True, 0, False]}
     assert compiled({"enum": [{"a": [1]}, {"a": [True]}, {"b": [1]}, {"a": []}]})["enum"][1] == {"a": [True]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "admitted", "refused"),
+    [
+        ({"const": {"a": 1}}, {"a": 1.0}, {"a": True}),
+        ({"enum": [0, "a"]}, "a", False),
+        ({"oneOf": [{"type": "number"}, {"type": "integer"}]}, 1.5, 1),
+    ],
+)
+def test_a_default_is_judged_by_all_that_its_spec_says(spec: Any, admitted: Any, refused: Any) -> None:
+    assert compiled({**spec, "default": admitted})["default"] == admitted
+    with pytest.raises(SpecError, match=r"p\.default: .* is not what the spec admits"):
+        inner = {"type": "object", "properties": {"q": spec}}
+        compiled({**inner, "default": {"q": refused}})

@@ -23,6 +23,8 @@ _DEEPEST = 100
 _SHOWN_ERRORS = 5
 _COLLECTED_ERRORS = 50
 _SHOWN_CHARACTERS = 200
+_DEFINITIONS = ("$defs", "definitions")
+"""Where schemas of others keep what their parts refer to."""
 
 
 class BadArguments(ValueError):
@@ -64,7 +66,7 @@ def check(value: Json, schema: Schema) -> dict[str, Json]:
         said = sorted({_explain(error, schema) for error in errors})
         more = f"; and {len(said) - _SHOWN_ERRORS} more" if len(said) > _SHOWN_ERRORS else ""
         raise BadArguments("; ".join(said[:_SHOWN_ERRORS]) + more)
-    completed = _completed(value, schema)
+    completed = _completed(value, schema, {key: schema[key] for key in _DEFINITIONS if key in schema})
     if not isinstance(completed, dict):  # a schema that was not made by us may admit this
         raise BadArguments(f"the arguments must be an object, not {_kind(value)}")
     return completed
@@ -99,28 +101,40 @@ def _plain(value: Json, depth: int) -> Json:
     return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def _completed(value: Json, schema: Any) -> Json:
+def _completed(value: Json, schema: Any, definitions: Schema) -> Json:
     if not isinstance(schema, dict):
         return value
     for keyword in ("oneOf", "anyOf"):
-        for option in schema.get(keyword, ()):
-            if _validator(jsontext.dumps(option)).is_valid(value):
-                value = _completed(value, option)
-                break
+        fitting = (option for option in schema.get(keyword, ()) if _fits(value, option, definitions))
+        value = _completed(value, next(fitting, None), definitions)
     if isinstance(value, float) and value.is_integer() and schema.get("type") == "integer":
         return int(value)
     if isinstance(value, list):
         leading = schema.get("prefixItems", [])
         rest = schema.get("items")
-        return [_completed(e, leading[i] if i < len(leading) else rest) for i, e in enumerate(value)]
+        parts = [leading[i] if i < len(leading) else rest for i in range(len(value))]
+        return [_completed(each, part, definitions) for each, part in zip(value, parts, strict=True)]
     if isinstance(value, dict):
-        properties, extra = schema.get("properties", {}), schema.get("additionalProperties")
-        whole = {name: _completed(each, properties.get(name, extra)) for name, each in value.items()}
+        properties = schema.get("properties", {})
+        # With patterns, only the validator knows which names are additional.
+        extra = None if "patternProperties" in schema else schema.get("additionalProperties")
+        whole = {
+            name: _completed(each, properties.get(name, extra), definitions) for name, each in value.items()
+        }
         for name, each in properties.items():
             if name not in whole and isinstance(each, dict) and "default" in each:
-                whole[name] = _completed(jsontext.clone(each["default"]), each)
+                whole[name] = _completed(jsontext.clone(each["default"]), each, definitions)
         return whole
     return value
+
+
+def _fits(value: Json, option: Any, definitions: Schema) -> bool:
+    """Whether an alternative fits, judged by itself; one that refers to elsewhere in its schema cannot be."""
+    alone = {**definitions, **option} if isinstance(option, dict) else option
+    try:
+        return _validator(jsontext.dumps(alone)).is_valid(value)
+    except BadSchema:
+        return False
 
 
 # Messages ---------------------------------------------------------------------------------------------------
