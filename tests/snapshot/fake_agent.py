@@ -185,6 +185,11 @@ class Agent:
             sys.stdout.write("a stray print\n")
             sys.stdout.flush()
 
+    def do_warn(self, session, rest, log):
+        for number in range(1, 13):
+            print(f"warning {number}", file=sys.stderr, flush=True)
+        say(session, rest)
+
     def do_fail(self, session, rest, log):
         return {"code": -32603, "message": rest or "the model said no"}
 

@@ -81,6 +81,20 @@ def test_red_names_surface_file_difference_artifacts_and_the_accepting_command(
     assert [difference["surface"] for difference in first["differences"]] == ["stdout"]
 
 
+def test_red_shows_the_last_lines_that_the_agent_wrote_to_stderr(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ten of them; the whole is among the artifacts."""
+    write_suite(tmp_path, "one", text="warn HELLO")
+    assert cli.main(["replay", str(tmp_path)]) == 0
+    assert "warning" not in capsys.readouterr().out
+    break_expected(tmp_path, "one")
+    assert cli.main(["replay", str(tmp_path)]) == 1
+    shown = capsys.readouterr().out.split("the agent's last stderr:\n")[1]
+    assert shown.startswith("    warning 3\n    warning 4\n") and "    warning 12\nkept: " in shown
+    assert "warning 1\n" in (tmp_path / ".onetake/failed/one/stderr.txt").read_text()
+
+
 def test_artifacts_hold_what_is_needed_and_go_away_when_green(tmp_path: Path) -> None:
     write_suite(tmp_path, "one", text="hello")
     (tmp_path / "one" / "workspace").mkdir()
