@@ -31,15 +31,13 @@ from onetake.testing.fuzz.steps import (
 from onetake.testing.fuzz.target import MODEL_URL, Target
 from tests.fuzz.targets import PATIENT, broken
 
-BRIEF = Bounds(answer=30, cancel=0.15, exit=0.3)
-"""The short ones only matter to agents that never come."""
 TOLD = Prompt(0, HELLO)
 CALL: dict[str, Any] = {"toolCalls": [{"name": "touch", "arguments": {}}]}
 HANG = {"hang": True}
 FAIL = {"error": {"status": 400}}
 
 
-def find(flaw: str, bounds: Bounds = BRIEF) -> tuple[str, Case]:
+def find(flaw: str, bounds: Bounds = PATIENT) -> tuple[str, Case]:
     """Fuzz the agent with a flaw; the message of the finding without stderr, and the shrunk case."""
     report = fuzz(broken(flaw), bounds, Plan(steps=600, seed=3))
     assert report.found is not None
@@ -76,11 +74,9 @@ def test_a_sound_agent_passes() -> None:
             0,
             "exits: * it exited with code 3 after the end of its input; it must exit with 0",
         ),
-        ("ignores-eof", [], 0, "exits: * it still runs 0.3 s after the end of its input"),
         ("unfinished", [], 0, "pure-stdout: * stdout ends in the middle of a line: b'bye'"),
         ("orphan", [], 0, "no-orphans: * it exited, and left running: sleep 30"),
         ("answers-twice", [TOLD], 1, "answers-once: * an answer to no open request came: *the model failed*"),
-        ("cancel-hangs", [TOLD], 1, "cancel-settles: * after it was cancelled did not come within 0.15 s"),
     ],
 )
 def test_a_flaw_is_found_and_shrunk(flaw: str, steps: list[Step], replies: int, message: str) -> None:
@@ -90,23 +86,37 @@ def test_a_flaw_is_found_and_shrunk(flaw: str, steps: list[Step], replies: int, 
     assert (case.steps, len(case.replies)) == (steps, replies)
 
 
+def test_a_cancel_that_ends_nothing_is_found() -> None:
+    """Every wait has a bound; on a loaded machine the script may do with other steps."""
+    text, case = find("cancel-hangs", Bounds(answer=120, cancel=0.15, exit=60))
+    assert fnmatchcase(text, "cancel-settles: * after it was cancelled did not come within 0.15 s"), text
+    assert 1 <= len(case.steps) <= 3 and len(case.replies) <= 2
+
+
+def test_an_agent_that_stays_is_found() -> None:
+    """And ended."""
+    text, case = find("ignores-eof", Bounds(answer=120, cancel=60, exit=0.3))
+    assert text == "exits: at the end: it still runs 0.3 s after the end of its input"
+    assert case.steps == []
+
+
 def test_an_answer_that_never_comes_is_found() -> None:
     """Every wait has a bound."""
-    text, case = find("never-answers", Bounds(answer=1.5))
-    assert re.fullmatch(r"answers-once: .* of session 's\d+-1' did not come within 1.5 s", text)
+    text, case = find("never-answers", Bounds(answer=2, cancel=60, exit=60))
+    assert re.fullmatch(r"answers-once: .* of session 's\d+-1' did not come within 2 s", text)
     assert case.steps == []
 
 
 @pytest.mark.parametrize(
     ("flaw", "case", "message"),
     [
-        ("ignores-unknown", Case([Stray("request")]), "answer to _onetake/unknown did not come within 1 s"),
+        ("ignores-unknown", Case([Stray("request")]), "answer to _onetake/unknown did not come within 2 s"),
         (
             "ignores-unknown",
             Case([Stray("prompt")]),
             "session/prompt of session 'no-such-session' did not come",
         ),
-        ("hangs-on-reject", Case([TOLD], ["reject_once"], [CALL]), "did not come within 1 s"),
+        ("hangs-on-reject", Case([TOLD], ["reject_once"], [CALL]), "did not come within 2 s"),
         ("hangs-on-reject", Case([TOLD, Cancel(0)], ["reject_once"], [CALL]), None),
         ("hangs-on-reject", Case([TOLD], ["allow_once"], [CALL]), None),
         ("dies-idle", Case([TOLD, Pause(60_000)]), "exited with code 1 while nothing was asked of it"),
@@ -114,7 +124,8 @@ def test_an_answer_that_never_comes_is_found() -> None:
 )
 def test_a_flaw_shows_in_a_case_that_reaches_it(flaw: str, case: Case, message: str | None) -> None:
     """And in no other."""
-    finding = run_once(case, broken(flaw), Bounds(answer=1), Outcome())
+    bounds = PATIENT if message is None else Bounds(answer=2, cancel=60, exit=60)
+    finding = run_once(case, broken(flaw), bounds, Outcome())
     assert (finding is None) if message is None else (finding is not None and message in str(finding)), (
         finding
     )

@@ -12,7 +12,7 @@ from hypothesis import given
 from onetake import jsontext
 from onetake.errors import UsageError
 from onetake.testing.fuzz.campaign import Found
-from onetake.testing.fuzz.draw import Known, _arguments, cases, known_from
+from onetake.testing.fuzz.draw import Known, _arguments, _sendable, cases, known_from
 from onetake.testing.fuzz.saved import load, save
 from onetake.testing.fuzz.shrink import HELLO, shrink
 from onetake.testing.fuzz.steps import (
@@ -67,6 +67,14 @@ def test_tools_are_found_in_what_the_model_was_asked() -> None:
     assert known_from([{"tools": [tool, {"type": "web_search"}]}, {}], OFFER) == Known([TOOL], OFFER)
     assert known_from([{"tools": None}], {}) == Known()
     assert known_from([], {}) == Known()
+
+
+def test_what_no_server_could_write_is_left_out_of_a_stream() -> None:
+    """The rest goes out as it is, malformed or not."""
+    late = {"type": "text-delta", "index": 3, "text": "late"}
+    end = {"type": "finish", "reason": {"kind": "stop"}}
+    junk = [None, {}, {"type": "block-end", "index": 0, "block": {"type": "image"}}, {"type": "finish"}]
+    assert _sendable([late, *junk, end, 1]) == [late, end]
 
 
 def test_shrinking_drops_what_is_not_needed_and_makes_the_rest_plain() -> None:

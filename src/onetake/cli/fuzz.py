@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("timeout", 20.0, "for an answer"),
         ("cancel-timeout", 5.0, "for the answer to a cancelled prompt"),
         ("exit-timeout", 5.0, "for the exit after the end of the input"),
-        ("shrink-timeout", 60.0, "for shrinking"),
+        ("shrink-timeout", 120.0, "for shrinking"),
     ):
         add(f"--{name}", type=_seconds, default=default, metavar="S", help=f"seconds {what} ({default:g})")
     add("agent", nargs="*", metavar="COMMAND", help="the agent's command and arguments, after `--`")

@@ -37,7 +37,7 @@ class Plan(msgspec.Struct, frozen=True):
     """Steps of all runs together."""
     seed: int = 0
     """Decides what is drawn."""
-    shrink_s: float = 60.0
+    shrink_s: float = 120.0
     """How long a finding may be shrunk, in seconds."""
 
 

@@ -7,7 +7,6 @@ or with the `Finding` that it raises. Whatever happens, no process of the run is
 from __future__ import annotations
 
 import asyncio
-import re
 import signal
 from collections import Counter
 from collections.abc import Callable
@@ -22,6 +21,7 @@ from onetake.snapshot.drive.base import ended, stderr_tail
 from onetake.snapshot.drive.process import AgentProcess
 from onetake.snapshot.drive.strays import find_strays, kill_strays, left_running
 from onetake.testing.fuzz.judge import Finding, Frame, Judge
+from onetake.testing.fuzz.peer import Peer
 from onetake.testing.fuzz.steps import (
     HELLO,
     AwaitModel,
@@ -46,8 +46,6 @@ _LAST_WORDS_S = 0.02
 """How long an agent that ends by itself after its last answer has to show it."""
 _NO_SESSION = "no-such-session"
 _UNKNOWN = "_onetake/unknown"
-_HALF = re.compile(rb"\\ud[89a-f]")
-"""Half a surrogate pair, as JSON is written here."""
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -112,13 +110,10 @@ class _Client:
         self._model = model
         self._outcome = outcome
         self._judge = Judge()
+        self._peer = Peer(self._judge, self._send, case.permission_answers, self._is_over)
         self._process: AgentProcess | None = None
-        self._last_id = 0
-        self._answers: dict[int, asyncio.Future[Frame]] = {}
         self._turns: dict[str, _Turn] = {}
         self._asked_before = 0
-        self._permissions = list(case.permission_answers)
-        self._held: list[tuple[str, Any]] = []
         self._at = AT_START
 
     async def run(self) -> None:
@@ -145,10 +140,10 @@ class _Client:
 
     async def _begin(self, sessions: list[str]) -> None:
         """Start the agent, load the sessions again where it can, and see that there is one."""
-        self._process = self._target.start(self._place, self._model.base_url, self._line)
+        self._process = self._target.start(self._place, self._model.base_url, self._peer.feed)
         capabilities = {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False}
         params: Frame = {"protocolVersion": 1, "clientCapabilities": capabilities}
-        answer = self._request("initialize", params)
+        answer = self._peer.request("initialize", params)
         try:
             frame = await self._await(answer, self._bounds.answer, "answers-once", "the answer to initialize")
         except Finding as finding:
@@ -228,9 +223,8 @@ class _Client:
                 self._count(turn.answer.result())
         self._process = None
         self._judge.restarted()
-        self._answers.clear()
+        self._peer.forget()
         self._turns.clear()
-        self._held.clear()
 
     def _running(self) -> AgentProcess:
         assert self._process is not None
@@ -268,19 +262,16 @@ class _Client:
             return
         await self._settle(session)
         self._asked_before = len(self._model.requests)
-        answer = self._request("session/prompt", {"sessionId": session, "prompt": content})
+        answer = self._peer.request("session/prompt", {"sessionId": session, "prompt": content})
         self._turns[session] = _Turn(answer)
 
     def _cancel(self, session: str | None) -> None:
         if session is None:
             return
-        self._notify("session/cancel", {"sessionId": session})
+        self._peer.notify("session/cancel", {"sessionId": session})
         if session in self._turns:
             self._turns[session].cancelled = True
-        for asker, id_ in self._held:
-            if asker == session:
-                self._answer_question(id_, {"outcome": "cancelled"})
-        self._held = [held for held in self._held if held[0] != session]
+        self._peer.release(session)
 
     async def _settle(self, session: str | None) -> None:
         """Wait for the end of a session's turn; one that nothing else can end is cancelled."""
@@ -305,7 +296,11 @@ class _Client:
         self._count(frame)
 
     def _hangs(self, session: str) -> bool:
-        return self._model.hanging > 0 or any(asker == session for asker, _ in self._held)
+        return self._model.hanging > 0 or self._peer.holds(session)
+
+    def _is_over(self, session: str) -> bool:
+        turn = self._turns.get(session)
+        return turn is None or turn.cancelled
 
     def _model_was_asked(self) -> bool:
         idle = all(turn.answer.done() for turn in self._turns.values())
@@ -317,9 +312,12 @@ class _Client:
         elif what == "prompt":
             await self._ask("session/prompt", {"sessionId": _NO_SESSION, "prompt": HELLO})
         elif what == "cancel":
-            self._notify("session/cancel", {"sessionId": _NO_SESSION})
+            self._peer.notify("session/cancel", {"sessionId": _NO_SESSION})
         else:
-            self._notify(_UNKNOWN, {})
+            self._peer.notify(_UNKNOWN, {})
+
+    def _send(self, data: bytes) -> None:
+        self._running().send(data)
 
     def _count(self, frame: Frame) -> None:
         if "error" in frame:
@@ -331,63 +329,14 @@ class _Client:
     def _workspace(self) -> Frame:
         return {"cwd": str(self._place.cwd), "mcpServers": []}
 
-    # -- frames ----------------------------------------------------------------------------------------------
-
-    def _line(self, line: bytes) -> None:
-        frame = self._judge.received(line)
-        if frame is None:
-            return
-        if "method" not in frame:
-            self._answers.pop(frame["id"]).set_result(frame)
-        elif "id" in frame:
-            self._question(frame)
-
-    def _question(self, frame: Frame) -> None:
-        if frame["method"] != "session/request_permission":
-            error = {"code": -32601, "message": f"Method not found: {frame['method']}"}
-            self._send({"jsonrpc": "2.0", "id": frame["id"], "error": error})
-            return
-        session = frame["params"]["sessionId"]
-        turn = self._turns.get(session)
-        wanted = self._permissions.pop(0) if self._permissions else "allow_once"
-        if turn is None or turn.cancelled:
-            wanted = "cancelled"
-        if wanted == "held":
-            self._held.append((session, frame["id"]))
-            return
-        options = frame["params"].get("options")
-        offered = [each for each in options if isinstance(each, dict)] if isinstance(options, list) else []
-        for option in offered:
-            if option.get("kind") == wanted:
-                chosen = {"outcome": "selected", "optionId": option.get("optionId")}
-                self._answer_question(frame["id"], chosen)
-                return
-        self._answer_question(frame["id"], {"outcome": "cancelled"})
-
-    def _answer_question(self, id_: Any, outcome: Frame) -> None:
-        self._send({"jsonrpc": "2.0", "id": id_, "result": {"outcome": outcome}})
-
-    def _request(self, method: str, params: Frame) -> asyncio.Future[Frame]:
-        self._last_id += 1
-        future: asyncio.Future[Frame] = asyncio.get_running_loop().create_future()
-        self._answers[self._last_id] = future
-        frame = {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params}
-        self._judge.sent(self._last_id, method, readable=_HALF.search(jsontext.dumps(frame)) is None)
-        self._send(frame)
-        return future
+    # -- waiting ---------------------------------------------------------------------------------------------
 
     async def _ask(self, method: str, params: Frame) -> Frame:
         session = params.get("sessionId")
         what = f"the answer to {method}" if session is None else _awaited(session, method)
-        return await self._await(self._request(method, params), self._bounds.answer, "answers-once", what)
-
-    def _notify(self, method: str, params: Frame) -> None:
-        self._send({"jsonrpc": "2.0", "method": method, "params": params})
-
-    def _send(self, frame: Frame) -> None:
-        self._running().send(jsontext.dumps(frame) + b"\n")
-
-    # -- waiting ---------------------------------------------------------------------------------------------
+        return await self._await(
+            self._peer.request(method, params), self._bounds.answer, "answers-once", what
+        )
 
     async def _await(
         self, answer: asyncio.Future[Frame], bound: float, check: str, what: str, waited: float = 0
