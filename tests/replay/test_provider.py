@@ -364,7 +364,52 @@ def test_a_value_of_its_own_is_not_waited_for(tmp_path: Path) -> None:
         asyncio.run(stage.asked(2))
 
 
-@pytest.mark.parametrize(("present", "patience"), [("ab", "_PATIENCE"), ("b", "_PATIENCE_UNSTARTED")])
+def beside(tmp_path: Path) -> Stage:
+    """Two sessions of a client at the same time; the second repeats what the recording names by the first."""
+    head = {"id": "{{sessionId:1}}"}
+    stage = Stage(tmp_path, recorded("x"), recorded("saw {{commit:1}}", head=head), mint=MINT)
+    stage.logs.append(opened(2))
+    seen(stage.logs[1])
+    return stage
+
+
+def test_a_value_that_another_session_is_about_to_see_is_waited_for(tmp_path: Path) -> None:
+    """Also while that one has nothing to do for a moment: a client may be about to talk to it."""
+
+    async def run() -> None:
+        stage = beside(tmp_path)
+        chunks = stage.replay.stream(stage.request(uid(2)))
+        answer = asyncio.ensure_future(anext(chunks))
+        await asyncio.sleep(0.02)
+        stage.logs[0].append("turn/start", {"turn": 1})
+        await asyncio.sleep(0.02)
+        assert not answer.done()
+        seen(stage.logs[0])
+        await answer
+        assert (await anext(chunks))["text"] == "saw abc123"
+        await chunks.aclose()
+        assert not stage.violations.exists()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("turns", "patience"),
+    [([], "_PATIENCE_QUIET"), (["start", "end"], "_PATIENCE_QUIET"), (["start"], "_PATIENCE")],
+)
+def test_waiting_for_another_session_has_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turns: list[str], patience: str
+) -> None:
+    """Soon, when that one has nothing to do."""
+    monkeypatch.setattr(f"onetake.replay.provider.{patience}", 3)
+    stage = beside(tmp_path)
+    for what in turns:
+        stage.logs[0].append(f"turn/{what}", {"turn": 1})
+    with pytest.raises(ModelFailure, match=r"repeats \{\{commit:1\}\}"):
+        stage.call(uid(2))
+
+
+@pytest.mark.parametrize(("present", "patience"), [("ab", "_PATIENCE"), ("b", "_PATIENCE_QUIET")])
 def test_waiting_for_a_value_has_an_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, present: str, patience: str
 ) -> None:

@@ -33,11 +33,13 @@ from onetake.replay.script import Entry, RecordedCall, derive_calls, own_events,
 from onetake.session.log import SessionLog
 
 _EXCERPT = 80
+_TURNS = ("turn/start", "turn/end")
 _POLL_S = 0.005
 _PATIENCE = 6000
-"""How often a call looks for a value that a child beside it is about to see, every 5 ms: for 30 s."""
-_PATIENCE_UNSTARTED = 400
-"""The same while that child has not even begun: its call came first, so it begins at once or never."""
+"""How often a call looks for a value that a session beside it is about to see, every 5 ms: for 30 s."""
+_PATIENCE_QUIET = 400
+"""The same while that one has nothing to do: it is a child whose call came first, or a session that a client
+talks to at the same time; either goes on at once or never."""
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -222,32 +224,36 @@ class Replay:
     async def _is_coming(
         self, token: str, caller: str, written: Mapping[int, int], polls: Iterator[int]
     ) -> bool:
-        """Wait until the child that gives a token its value has logged more than `written`; False: it won't.
+        """Wait until the session that gives a token its value has logged more than `written`; False: it won't.
 
-        Children that run at the same time may all see one value, which is named by the first of them in the
+        Sessions that run at the same time may all see one value, which is named by the first of them in the
         order of the recording. In this run another one may be the first to see it, and to repeat it. `polls`
         counts the looks of the whole call.
         """
         owner = owner_of(token.strip("{}"))
-        if owner is None or owner >= len(self._recordings) or owner in self._waited_for_by(caller):
+        if owner is None or owner >= len(self._recordings) or owner in self._waiting_for(caller):
             return False
+        quiet = 0
         while True:
             now = self._written()
             if now.get(owner) != written.get(owner):
                 return True
-            open_now = {self._bindings(caller).get(log.id) for log in self._live()}
-            patience = _PATIENCE if owner in open_now else 0 if owner in now else _PATIENCE_UNSTARTED
-            if self._violated or next(polls) > patience:
+            log = self._open_log(owner, caller)
+            ended = log is None and owner in now
+            quiet = 0 if log is not None and _is_busy(log) else quiet + 1
+            if self._violated or ended or quiet > _PATIENCE_QUIET or next(polls) > _PATIENCE:
                 return False
             await asyncio.sleep(_POLL_S)
 
-    def _waited_for_by(self, caller: str) -> set[int]:
-        """The recorded sessions that can log nothing before the caller goes on: itself and those above it.
+    def _open_log(self, index: int, caller: str) -> SessionLog | None:
+        """The log of the open session that stands where this recorded one stood."""
+        bound = self._bindings(caller)
+        return next((log for log in self._live() if bound.get(log.id) == index), None)
 
-        Sessions that a client opened are among them: they do not run at the same time for one task.
-        """
+    def _waiting_for(self, caller: str) -> set[int]:
+        """The recorded sessions that can log nothing before the caller goes on: itself and those above it."""
         index_of = {recording.facts.id: index for index, recording in enumerate(self._recordings)}
-        above = {i for i, recording in enumerate(self._recordings) if recording.facts.parent is None}
+        above: set[int] = set()
         at: int | None = self._bindings(caller).get(caller)
         while at is not None and at not in above:
             above.add(at)
@@ -335,6 +341,13 @@ class ReplayProvider:
     def stream(self, request: ModelRequest) -> AsyncGenerator[Chunk, None]:
         """Answer one call from the recording."""
         return self._replay.stream(request)
+
+
+def _is_busy(log: SessionLog) -> bool:
+    """Whether a session has something to do: a child until it is closed, any other while its turn is open."""
+    if isinstance(log.header.get("parentSession"), str):
+        return True
+    return next((e["type"] == "turn/start" for e in reversed(log.events) if e["type"] in _TURNS), False)
 
 
 def restore(value: Any, resolve: Callable[[str], str]) -> Any:
