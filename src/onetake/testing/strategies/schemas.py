@@ -19,7 +19,7 @@ from onetake.testing.invariants.schema import Spec, Violation, admits, identity
 _NAMES = ["a", "b", "path", "type", "$ref", "default"]
 _STRINGS = ["", "a", "b", "1", "true", "é"]
 _ODD = [None, True, False, 0, 1, 1.5, "", "a", "1", [], {}, [None], {"a": 1}]
-_PLAIN = ["string", "number", "integer", "boolean", "null"]
+_PLAIN = ["string", "number", "integer", "boolean", "boolean", "null"]
 _APART = ["string", "number", "boolean", "null", "array", "object"]
 """Kinds of which no value has two, so that exactly one alternative can fit."""
 _NESTED = 2
@@ -83,8 +83,8 @@ def _objects(draw: st.DrawFn, depth: int, overlapping: bool) -> Spec:
 
 @st.composite
 def _any_spec(draw: st.DrawFn, depth: int, overlapping: bool) -> Spec:
-    kinds = [*_PLAIN, "json", "enum", "const", *(["array", "object", "oneOf"] if depth else [])]
-    kind = draw(st.sampled_from(kinds))
+    flat, nesting = [*_PLAIN, "json", "enum", "const"], ["object", "array", "object", "oneOf"]
+    kind = draw(st.sampled_from(nesting if depth and draw(st.booleans()) else flat))
     if kind != "oneOf":
         return draw(_spec_of(kind, depth, overlapping))
     if overlapping:
@@ -166,7 +166,9 @@ class _Place(NamedTuple):
 def violations(draw: st.DrawFn, spec: Spec) -> Violation:
     """Draw a value in which exactly one thing violates the spec, and the place of it."""
     value = draw(satisfying(spec))
-    path, kind, instead = draw(st.sampled_from(list(_places(spec, value, ()))))
+    places = list(_places(spec, value, ()))
+    kind = draw(st.sampled_from([*dict.fromkeys(place.kind for place in places)]))
+    path, _, instead = draw(st.sampled_from([place for place in places if place.kind == kind]))
     return Violation(_changed(value, path, [draw(st.sampled_from(instead))] if instead else []), path, kind)
 
 

@@ -28,7 +28,10 @@ from onetake.testing.strategies.wire_chat import CHAT_WORDS, chat_chunks, chat_e
 from onetake.wire.sse import ServerEvent
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_LINE_ENDS = [b"\n", b"\r\n", b"\r"]
+_LINE_ENDS = [b"\n", b"\r\n", b"\r\n", b"\r", b"\r\n"]
+"""CRLF more often: it is the one that a cut can split."""
+_LINES = ["a\u2028b", "\u2029", "\u0085", "\x0b\x0c\x1c", " a", ":", "", "\ufeff", "\0", "é", "[DONE]"]
+"""What careless readers take for a line end, for syntax, or for nothing."""
 
 # Cuts -------------------------------------------------------------------------------------------------------
 
@@ -57,9 +60,11 @@ class Segmentation:
 
 def segmentations() -> st.SearchStrategy[Segmentation]:
     """Draw a way to cut bytes; shrinks to no cut at all."""
-    kinds = st.sampled_from(["whole", "bytes", "line-ends", "characters"])
+    kinds = ["whole", "line-ends", "bytes", "line-ends", "characters"]  # twice what finds most
     places = st.lists(st.integers(0, 2000), min_size=1, max_size=8).map(tuple)
-    return st.builds(Segmentation, kinds) | st.builds(Segmentation, st.just("places"), places)
+    return st.one_of(
+        *(st.just(Segmentation(kind)) for kind in kinds), st.builds(Segmentation, st.just("places"), places)
+    )
 
 
 # Framing ----------------------------------------------------------------------------------------------------
@@ -107,8 +112,9 @@ def event_streams(draw: st.DrawFn) -> EventStream:
     written: list[list[tuple[str, str]]] = []
     events: list[ServerEvent] = []
     last_id = ""
-    for _ in range(draw(st.integers(0, 4))):
-        data = draw(st.none() | st.lists(_one_line(), min_size=1, max_size=3))
+    for number in range(draw(st.integers(1, 4))):
+        lines = st.lists(_one_line(), min_size=1, max_size=5)
+        data = draw(st.none() | lines if number else lines)
         kind = draw(st.none() | st.sampled_from(["message", "error", "é\u2028"]))
         event_id = draw(st.none() | st.sampled_from(["1", "", "a\u0085b", "nul\0"]))
         if event_id is not None and "\0" not in event_id:
@@ -143,7 +149,7 @@ def frame(events: list[list[tuple[str, str]]], framing: Framing) -> bytes:
 
 def _one_line() -> st.SearchStrategy[str]:
     """Draw what may stand in a field: no line end, and nothing that UTF-8 cannot say."""
-    return texts().map(lambda text: re.sub("[\r\n\ud800-\udfff]", "", text))
+    return texts().map(lambda text: re.sub("[\r\n\ud800-\udfff]", "", text)) | st.sampled_from(_LINES)
 
 
 # Formats ----------------------------------------------------------------------------------------------------
