@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from itertools import count
+import json
 from typing import Any
 
 from hypothesis import given
@@ -63,20 +62,8 @@ class TrustsShapes(ChatStreamDecoder):
 
     def _take(self, data: str) -> list[Any]:
         if data.startswith("{"):
-            import json
-
             json.loads(data)["choices"]
         return super()._take(data)
-
-
-def numbered(kind: type[ChatStreamDecoder]) -> Callable[[], ChatStreamDecoder]:
-    """Makes decoders that name calls by their number, so that two runs can be compared."""
-
-    def new() -> ChatStreamDecoder:
-        numbers = count(1)
-        return kind(new_call_id=lambda: f"new{next(numbers)}")
-
-    return new
 
 
 def events(kind: type[SSEDecoder]) -> Any:
@@ -88,22 +75,22 @@ def events(kind: type[SSEDecoder]) -> Any:
 
 
 def answers(kind: type[ChatStreamDecoder]) -> Any:
-    @given(draws.wire_streams("chat"), draws.segmentations())
+    @given(draws.wire_streams("openai-chat"), draws.segmentations())
     def prove(stream: Any, cut: Any) -> None:
-        holds.check_decodes(numbered(kind), stream.chunks, cut(stream.data))
+        holds.check_decodes(kind, stream.chunks, cut(stream.data))
 
     return prove
 
 
-@given(draws.wire_streams("chat"), draws.segmentations(), st.data())
+@given(draws.wire_streams("openai-chat"), draws.segmentations(), st.data())
 def broken_off(stream: Any, cut: Any, data: st.DataObject) -> None:
     arrived = stream.data[: data.draw(st.integers(0, len(stream.data) - 1))]
-    holds.check_broken_off(numbered(TakesTheEndForComplete), stream.chunks, arrived, stream.needed, cut)
+    holds.check_broken_off(TakesTheEndForComplete, stream.chunks, arrived, stream.needed, cut)
 
 
-@given(draws.hostile_streams("chat"), draws.segmentations())
+@given(draws.hostile_streams("openai-chat"), draws.segmentations())
 def hostile(data: bytes, cut: Any) -> None:
-    holds.check_survives(numbered(TrustsShapes), data, cut)
+    holds.check_survives(TrustsShapes, data, cut)
 
 
 FAULTS = [

@@ -49,7 +49,7 @@ def encode(chunks: list[dict[str, Any]]) -> bytes:
 
 
 @few
-@given(FORMATS["chat"].chunks(), segmentations())
+@given(FORMATS["openai-chat"].chunks(), segmentations())
 def test_an_answer_is_the_same_however_it_is_segmented(
     chunks: list[dict[str, Any]], cut: Segmentation
 ) -> None:
@@ -57,7 +57,7 @@ def test_an_answer_is_the_same_however_it_is_segmented(
 
 
 @few
-@given(FORMATS["chat"].chunks(), st.data())
+@given(FORMATS["openai-chat"].chunks(), st.data())
 def test_an_answer_that_breaks_off_is_a_failure_after_what_was_said(
     chunks: list[dict[str, Any]], data: st.DataObject
 ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import count
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,34 +18,25 @@ from onetake.testing.invariants import wire as holds
 from onetake.testing.strategies import wire as draws
 from onetake.testing.strategies.text import texts
 from onetake.testing.strategies.wire_chat import as_read, failures
-from onetake.wire.chat import (
-    ChatStreamDecoder,
-    ChatStreamEncoder,
-    decode_request,
-    decode_response,
-    encode_request,
-    encode_response,
-)
+from onetake.wire.chat import decode_request, decode_response, encode_request, encode_response
 from onetake.wire.errors import failure_of_response, response_of_failure
+from onetake.wire.format import WireRequest
+from onetake.wire.formats import FORMATS
 from onetake.wire.sse import ServerEvent, SSEDecoder, encode_comment, encode_event
 
 
-def decoder() -> ChatStreamDecoder:
-    """A decoder that names calls without an id by their number, so that two runs can be compared."""
-    numbers = count(1)
-    return ChatStreamDecoder(new_call_id=lambda: f"new{next(numbers)}")
-
-
-def encoded(chunks: Sequence[Chunk]) -> bytes:
-    encoder = ChatStreamEncoder("m")
+def encoded(name: str, chunks: Sequence[Chunk]) -> bytes:
+    encoder = FORMATS[name].stream_encoder(WireRequest(model="m", stream=True, include_usage=True), "r")
     return b"".join(encoder.push(chunk) for chunk in chunks)
 
 
 some_text = texts().map(as_read).filter(bool)
 sendable = st.text(st.characters(codec="utf-8"))
-DECODERS = {"chat": decoder}
-ENCODERS = {"chat": encoded}
-formats = pytest.mark.parametrize("name", draws.FORMATS)
+formats = pytest.mark.parametrize("name", FORMATS)
+
+
+def test_every_format_is_drawn() -> None:
+    assert list(draws.FORMATS) == list(FORMATS)
 
 
 @given(draws.event_streams(), draws.segmentations())
@@ -61,14 +52,14 @@ def test_an_answer_is_read_however_a_server_writes_it(
     name: str, data: st.DataObject, cut: draws.Segmentation
 ) -> None:
     stream = data.draw(draws.wire_streams(name))
-    holds.check_decodes(DECODERS[name], stream.chunks, cut(stream.data))
+    holds.check_decodes(FORMATS[name].stream_decoder, stream.chunks, cut(stream.data))
 
 
 @formats
 @given(st.data(), draws.segmentations())
 def test_an_answer_is_read_as_we_write_it(name: str, data: st.DataObject, cut: draws.Segmentation) -> None:
     chunks = data.draw(draws.FORMATS[name].chunks())
-    holds.check_round_trip(ENCODERS[name], DECODERS[name], chunks, cut)
+    holds.check_round_trip(partial(encoded, name), FORMATS[name].stream_decoder, chunks, cut)
 
 
 @formats
@@ -78,13 +69,13 @@ def test_an_answer_that_breaks_off_never_looks_complete(
 ) -> None:
     stream = data.draw(draws.wire_streams(name))
     arrived = stream.data[: data.draw(st.integers(0, len(stream.data) - 1))]
-    holds.check_broken_off(DECODERS[name], stream.chunks, arrived, stream.needed, cut)
+    holds.check_broken_off(FORMATS[name].stream_decoder, stream.chunks, arrived, stream.needed, cut)
 
 
 @formats
 @given(st.data(), draws.segmentations())
 def test_no_bytes_make_a_decoder_fail(name: str, data: st.DataObject, cut: draws.Segmentation) -> None:
-    holds.check_survives(DECODERS[name], data.draw(draws.hostile_streams(name)), cut)
+    holds.check_survives(FORMATS[name].stream_decoder, data.draw(draws.hostile_streams(name)), cut)
 
 
 @given(st.lists(st.tuples(sendable, st.sampled_from([None, "error", "x"])), max_size=4), sendable)
@@ -100,7 +91,7 @@ def one_line_end(value: str) -> str:
     return value.replace("\r\n", "\n").replace("\r", "\n")
 
 
-@given(draws.FORMATS["chat"].chunks())
+@given(draws.FORMATS["openai-chat"].chunks())
 def test_a_whole_answer_holds_the_same_blocks_as_the_stream(chunks: list[dict[str, Any]]) -> None:
     status, headers, body = encode_response(chunks, "m")
     live = BlockAssembler()

@@ -179,13 +179,14 @@ class WireFormat:
 
 
 FORMATS: dict[str, WireFormat] = {
-    "chat": WireFormat(chunks=chat_chunks, spelled=chat_events, words=CHAT_WORDS),
+    "openai-chat": WireFormat(chunks=chat_chunks, spelled=chat_events, words=CHAT_WORDS),
 }
-"""The formats by name. A new one needs no more than an entry here."""
+"""The formats, by their names in `onetake.wire.formats`. A new one needs a module `wire_NAME` and an entry
+here; every property of the wire then holds for it too."""
 
 
 @st.composite
-def wire_streams(draw: st.DrawFn, name: str = "chat") -> WireStream:
+def wire_streams(draw: st.DrawFn, name: str = "openai-chat") -> WireStream:
     """Draw a whole answer of the format of that name, in any spelling and framing."""
     format_ = FORMATS[name]
     chunks = draw(format_.chunks())
@@ -219,7 +220,7 @@ _JUNK = [
 ]  # fmt: skip
 
 
-def hostile_streams(name: str = "chat") -> st.SearchStrategy[bytes]:
+def hostile_streams(name: str = "openai-chat") -> st.SearchStrategy[bytes]:
     """Draw bytes that no decoder of that format may fall over, from plain garbage to almost right."""
     return st.one_of(
         st.binary(max_size=60),
