@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import tracemalloc
 from collections.abc import AsyncIterator
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from onetake.model.assembler import BlockAssembler, generate, has_content, stream_blocks
+from onetake.testing.errors import InvariantViolation
 from onetake.testing.invariants import assembler as holds
 from onetake.testing.strategies.chunks import chunk_streams, malformed_streams
 from onetake.testing.strategies.text import json_values
@@ -70,25 +71,27 @@ def test_chunks_without_a_known_type_change_nothing(chunks: list[Any], noise: li
 
 
 def test_memory_is_bounded_by_the_text_and_the_indices() -> None:
-    """A million chunks of three blocks, stragglers and empty deltas among them, keep a handful of objects."""
-    assembler = BlockAssembler()
-    assembler.push({"type": "block-end", "index": 0, "block": {"type": "text", "text": "over"}})
-    empty = {"type": "text-delta", "index": 1, "text": ""}
-    late = {"type": "text-delta", "index": 0, "text": "late"}
-    again = {"type": "block-start", "index": 2, "blockType": "text"}
-    usage = {"type": "usage", "usage": {"inputTokens": 1}}
-    for chunk in (empty, late, again, usage):  # whatever is allocated once is allocated now
-        assembler.push(chunk)
-    tracemalloc.start()
-    try:
-        before = tracemalloc.get_traced_memory()[0]
-        for _ in range(250_000):
-            assembler.push(empty)
-            assembler.push(late)
-            assembler.push(again)
-            assembler.push(usage)
-        grown = tracemalloc.get_traced_memory()[0] - before
-    finally:
-        tracemalloc.stop()
-    assert grown < 10_000
-    assert len(assembler.blocks()) == 1
+    holds.check_memory(BlockAssembler)
+
+
+def test_an_assembler_that_keeps_what_adds_nothing_is_found() -> None:
+    class KeepsAll(BlockAssembler):
+        def __init__(self) -> None:
+            super().__init__()
+            self.chunks: list[Any] = []
+
+        def push(self, chunk: Any) -> None:
+            self.chunks.append(chunk)
+            super().push(chunk)
+
+    with pytest.raises(InvariantViolation, match=r"chunks that add nothing left .* bytes"):
+        holds.check_memory(KeepsAll, chunks=10_000)
+
+    class LastEndWins(BlockAssembler):
+        def _push_end(self, chunk: Any) -> None:
+            if chunk["index"] in self._parts:
+                self._parts[chunk["index"]].block = None
+            super()._push_end(chunk)
+
+    with pytest.raises(InvariantViolation, match=r"chunks that add nothing changed the blocks: .*again"):
+        holds.check_memory(LastEndWins, chunks=1_000)

@@ -7,6 +7,7 @@ assemblers; each check makes the ones that it needs.
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Any, Protocol
 
@@ -79,7 +80,7 @@ def meaning(chunks: Iterable[Any]) -> list[Block]:
             if usable or known:
                 opened[index] = dict(block) if usable else opened[index]
                 ended.add(index)
-    dropped = finish_of(chunks)["kind"] == "max-tokens"
+    dropped = _drops(finish_of(chunks))
     return [
         block
         for index, block in opened.items()
@@ -90,11 +91,19 @@ def meaning(chunks: Iterable[Any]) -> list[Block]:
 def finish_of(chunks: Iterable[Any]) -> Reason:
     """The reason of the last finish that has one; `stop` when none has."""
     found: Reason = {"kind": "stop"}
-    for chunk in chunks:
-        reason = chunk.get("reason") if isinstance(chunk, dict) and chunk.get("type") == "finish" else None
-        if isinstance(reason, dict) and type(reason.get("kind")) is str:
-            found = reason
+    for chunk in filter(_is_finish, chunks):
+        found = chunk["reason"]
     return found
+
+
+def _is_finish(chunk: Any) -> bool:
+    reason = chunk.get("reason") if isinstance(chunk, dict) and chunk.get("type") == "finish" else None
+    return isinstance(reason, dict) and type(reason.get("kind")) is str
+
+
+def _drops(reason: Reason) -> bool:
+    """Whether tool calls are dropped: their arguments may be cut anywhere."""
+    return bool(reason["kind"] == "max-tokens")
 
 
 def _empty(kind: str) -> Block:
@@ -113,10 +122,13 @@ def check_blocks(new: New, chunks: Sequence[Any]) -> None:
 def check_flushes(new: New, chunks: Sequence[Any], places: Collection[int]) -> None:
     """Blocks that are flushed at any `places`, and the rest at the end, are the blocks, each once, in order.
 
-    The subject may know only at the finish what counts, so a stream whose finish is not its last word is
-    given with that finish at the end.
+    What is handed on cannot be taken back, and at a finish the subject may hand on all that is closed. So a
+    stream is given with its finish at the end, and without earlier ones that say otherwise about tool calls:
+    of finishes that contradict each other, no subject could know the last.
     """
-    whole = [*chunks, {"type": "finish", "reason": finish_of(chunks)}]
+    last = finish_of(chunks)
+    whole = [chunk for chunk in chunks if _drops(finish_of([chunk])) == _drops(last) or not _is_finish(chunk)]
+    whole.append({"type": "finish", "reason": last})
     subject = new()
     flushed: list[Block] = []
     for place, chunk in enumerate(whole):
@@ -138,6 +150,41 @@ def check_bounded(new: New, chunks: Sequence[Any]) -> None:
     count = len(assembled(new, chunks).blocks())
     if count > len(indices):
         raise InvariantViolation(f"{count} blocks came of {len(indices)} indices, in {chunks!r}")
+
+
+_SAYING_NOTHING: list[Chunk] = [
+    {"type": "text-delta", "index": 1, "text": ""},
+    {"type": "text-delta", "index": 0, "text": "late"},
+    {"type": "block-end", "index": 0, "block": {"type": "text", "text": "again"}},
+    {"type": "block-start", "index": 2, "blockType": "text"},
+    {"type": "usage", "usage": {"inputTokens": 1}},
+]
+
+
+def check_memory(new: New, *, chunks: int = 1_000_000, most: int = 10_000) -> None:
+    """Chunks that add nothing keep nothing: `chunks` of them leave no more than `most` bytes behind.
+
+    They are empty deltas, stragglers, repeated starts and ends, and usage. Takes about half a second.
+    """
+    subject = new()
+    _push(subject, {"type": "block-end", "index": 0, "block": {"type": "text", "text": "over"}}, ())
+    for chunk in _SAYING_NOTHING:  # whatever is allocated once is allocated now
+        _push(subject, chunk, ())
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for _ in range(chunks // len(_SAYING_NOTHING)):
+            for chunk in _SAYING_NOTHING:
+                subject.push(chunk)
+        grown = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    if grown > most:
+        raise InvariantViolation(
+            f"{chunks} chunks that add nothing left {grown} bytes, expected at most {most}"
+        )
+    if (came := subject.blocks()) != [{"type": "text", "text": "over"}]:
+        raise InvariantViolation(f"chunks that add nothing changed the blocks: came {came!r}")
 
 
 def check_reassembly(new: New, chunks: Sequence[Any]) -> None:

@@ -2,8 +2,9 @@
 
 A proper stream opens each block, sends its deltas, closes it with the whole block and ends with a finish;
 blocks may be interleaved, deltas empty, and surrogate pairs cut in two. A malformed one begins as a proper
-one, and then things happen to it: ends and starts come twice, or not at all, deltas straggle in behind their
-block's end, fields have the wrong type. Both shrink to few chunks with short texts.
+one, perhaps without any start or end of a block, and then things happen to it: ends and starts come twice, or
+not at all, deltas straggle in behind their block's end, fields have the wrong type. Both shrink to few chunks
+with short texts.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from onetake.model.types import Block, Chunk
 from onetake.testing.strategies.text import json_values
 
 _PIECES = st.sampled_from(["", "a", "b", " ", "\n", "\u2028", "é", "\ud83d", "\ude00", "{", '"'])
+_PAIR = ("\ud83d", "\ude00")
 _INDICES = (0, 1, 2, 7)
-_KINDS = ("text", "reasoning", "tool-call")
+_KINDS = ("text", "tool-call", "reasoning", "tool-call")
 _DELTAS = {"text": "text-delta", "reasoning": "reasoning-delta"}
 _WORDS = ("type", "index", "text", "id", "name", "argumentsDelta", "block", "blockType", "usage", "reason")
 _TYPES = ("block-start", "text-delta", "reasoning-delta", "tool-call-delta", "block-end", "usage", "finish")
@@ -57,7 +59,9 @@ def _answers(draw: st.DrawFn) -> list[Chunk]:
         chunks.append({"type": "block-start", "index": index, "blockType": blocks[index]["type"]})
         # Interleaved: any block that is open by now may go on.
         for place in draw(st.lists(st.sampled_from(list(blocks)), max_size=4)):
-            chunks.append(_delta(blocks[place], place, draw(_PIECES)))
+            whole = draw(st.integers(0, 9)) < 9
+            for piece in [draw(_PIECES)] if whole else _PAIR:
+                chunks.append(_delta(blocks[place], place, piece))
     for index, block in blocks.items():
         chunks.append({"type": "block-end", "index": index, "block": block})
     usage = draw(st.none() | st.fixed_dictionaries({"inputTokens": st.integers(0, 9)}))
@@ -82,21 +86,20 @@ def _delta(block: Block, index: int, piece: str) -> Chunk:
     return {"type": _DELTAS[block["type"]], "index": index, "text": piece}
 
 
+_MISSING: list[tuple[str, ...]] = [(), (), ("block-start",), ("block-end",), ("block-start", "block-end")]
+_EVENTS = ["lost", "again", "straggler", "end", "finish", "other index", "other type", "junk"]
+
+
 @st.composite
 def _spoiled(draw: st.DrawFn) -> list[Any]:
-    stream: list[Any] = draw(_answers())
-    for _ in range(draw(st.integers(1, 4))):
+    missing = draw(st.sampled_from(_MISSING))
+    stream: list[Any] = [chunk for chunk in draw(_answers()) if chunk["type"] not in missing]
+    for _ in range(draw(st.integers(0 if missing else 1, 4))):
         at = draw(st.integers(0, len(stream)))
-        what = draw(
-            st.sampled_from(
-                ["lost", "again", "straggler", "end", "finish", "other index", "other type", "junk"]
-            )
-        )
+        what = draw(st.sampled_from(_EVENTS))
         if what in ("straggler", "end"):
-            index = draw(st.sampled_from(_INDICES))
-            block = _empty(draw(st.sampled_from(_KINDS)), "late")
-            late = _delta(block, index, draw(_PIECES))
-            stream.insert(at, late if what == "straggler" else _end(index, block))
+            at, late = draw(_late(stream))
+            stream.insert(at, late if what == "straggler" else _end(late["index"], draw(_blocks())))
         elif what == "finish":
             stream.insert(at, draw(finishes()))
         elif what == "junk":
@@ -104,6 +107,32 @@ def _spoiled(draw: st.DrawFn) -> list[Any]:
         elif at < len(stream):
             stream[at : at + 1] = _twisted(draw, what, stream[at])
     return stream
+
+
+@st.composite
+def _late(draw: st.DrawFn, stream: list[Any]) -> tuple[int, Chunk]:
+    """Draw a delta and its place, behind the end of its block where the stream has one."""
+    ends = [at for at, chunk in enumerate(stream) if _is_end(chunk)]
+    after, index, block = -1, draw(st.sampled_from(_INDICES)), draw(_blocks())
+    if ends:
+        after = draw(st.sampled_from(ends))
+        index = stream[after]["index"]
+        block = draw(st.sampled_from([_empty(stream[after]["block"]["type"], "late"), block]))
+    return draw(st.integers(after + 1, len(stream))), _delta(dict(block), index, draw(_PIECES))
+
+
+def _is_end(chunk: Any) -> bool:
+    return (
+        isinstance(chunk, dict)
+        and chunk.get("type") == "block-end"
+        and chunk.get("index") in _INDICES
+        and isinstance(chunk.get("block"), dict)
+        and chunk["block"].get("type") in _KINDS
+    )
+
+
+def _blocks() -> st.SearchStrategy[Block]:
+    return st.sampled_from(_KINDS).map(lambda kind: _empty(kind, "late"))
 
 
 def _end(index: int, block: Block) -> Chunk:
