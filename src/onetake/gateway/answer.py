@@ -19,7 +19,7 @@ from onetake.model.assembler import is_finish
 from onetake.model.failures import STREAM_CLOSED, Failure, error_finish, failure
 from onetake.model.types import Chunk
 from onetake.replay.violations import REPLAY_VIOLATION
-from onetake.wire.format import StreamEncoder
+from onetake.wire.format import StreamEncoder, state_of
 
 PARTIAL: list[Chunk] = [
     {"type": "block-start", "index": 0, "blockType": "text"},
@@ -64,7 +64,7 @@ async def give(answer: Answer, exchange: Exchange) -> HttpResponse:
         status = _NOT_REPEATED if failed["code"] == REPLAY_VIOLATION else status
         return HttpResponse(status=status, headers=headers, body=body)
     if wire.stream:
-        encoder = format_.stream_encoder(wire, exchange.response_id)
+        encoder = format_.stream_encoder(wire, exchange.response_id, state_of(chunks))
         headers = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"}
         return HttpResponse(headers=headers, body=_streamed(answer, chunks, encoder, exchange.over))
     if answer.hang:

@@ -15,6 +15,7 @@ from onetake import jsontext
 from onetake.gateway.exchange import Exchange
 from onetake.model.types import Chunk
 from onetake.wire.chat_request import WireError
+from onetake.wire.format import state_of
 from onetake.wire.sse import SSEDecoder
 
 
@@ -23,7 +24,8 @@ def lost(exchange: Exchange, sent: bytes, chunks: Sequence[Chunk]) -> list[str]:
     name = exchange.format.name
     try:
         if exchange.wire.stream:
-            encoder = exchange.format.stream_encoder(exchange.wire, exchange.response_id)
+            state = state_of(chunks)
+            encoder = exchange.format.stream_encoder(exchange.wire, exchange.response_id, state)
             again = b"".join(encoder.push(chunk) for chunk in chunks)
             before, after = _events(sent), _events(again)
         else:

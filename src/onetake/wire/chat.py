@@ -65,8 +65,8 @@ class ChatFormat:
         """The chunks of an answer that was not streamed."""
         return decode_response(value, secrets=secrets)
 
-    def stream_encoder(self, request: WireRequest, response_id: str) -> ChatStreamEncoder:
-        """An encoder for one streamed answer."""
+    def stream_encoder(self, request: WireRequest, response_id: str, state: Any = None) -> ChatStreamEncoder:
+        """An encoder for one streamed answer; this format leaves no state."""
         return ChatStreamEncoder(request.model, response_id=response_id, include_usage=request.include_usage)
 
     def encode_response(self, chunks: Sequence[Chunk], request: WireRequest, response_id: str) -> Answer:

@@ -12,7 +12,7 @@ client sends back what the model said.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -22,6 +22,11 @@ from onetake.model.types import Chunk, Message
 
 if TYPE_CHECKING:
     from onetake.model.request import ModelRequest
+
+def state_of(chunks: Iterable[Chunk]) -> Any:
+    """The `replayState` that the chunks of an answer end with, or None."""
+    return next((chunk["replayState"] for chunk in chunks if "replayState" in chunk), None)
+
 
 Answer = tuple[int, dict[str, str], bytes]
 """Status, headers and body of an answer that is not streamed."""
@@ -104,8 +109,12 @@ class WireFormat(Protocol):
         """The chunks of an answer that was not streamed."""
         ...
 
-    def stream_encoder(self, request: WireRequest, response_id: str) -> StreamEncoder:
-        """An encoder for one streamed answer; `response_id` is used where no `replayState` has one."""
+    def stream_encoder(self, request: WireRequest, response_id: str, state: Any = None) -> StreamEncoder:
+        """An encoder for one streamed answer.
+
+        `state` is the `replayState` that the answer will end with, where it is known before (`state_of`): ids
+        and the like come first on the wire. `response_id` is used where it has none.
+        """
         ...
 
     def encode_response(self, chunks: Sequence[Chunk], request: WireRequest, response_id: str) -> Answer:
