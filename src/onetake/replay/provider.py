@@ -224,7 +224,7 @@ class Replay:
     async def _is_coming(
         self, token: str, caller: str, written: Mapping[int, int], polls: Iterator[int]
     ) -> bool:
-        """Wait until the session that gives a token its value has logged more than `written`; False: it won't.
+        """Wait until the session that gives a token its value has logged more than `written`; else False.
 
         Sessions that run at the same time may all see one value, which is named by the first of them in the
         order of the recording. In this run another one may be the first to see it, and to repeat it. `polls`
