@@ -48,8 +48,9 @@ bench: .venv/.dev ## start-up, scenario, suite, codec and memory figures
 e2e: .venv/.dev ## the agent against a real endpoint; needs a key (see tests/e2e)
 	ONETAKE_E2E=1 $(PY) -m pytest tests/e2e -m e2e -ra
 
-agents: .venv/.run ## the gateway against agents that are not ours
-	@echo "agents: no foreign agent is wired up yet; nothing to run"
+agents: .venv/.dev ## the gateway against agents that are not ours; installs them where npm is there
+	@scripts/setup-agents
+	ONETAKE_AGENTS=1 $(PY) -m pytest tests/agents -m agents -ra -q
 
 record-e2e: .venv/.record ## record from a real local model, twice, and replay both (see examples/local-model)
 	$(PY) examples/local-model/record_twice.py

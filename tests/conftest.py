@@ -108,7 +108,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip what is opt-in, naming the command that runs it; a key in the environment alone is no consent."""
     _seed_properties(config, items)
-    chosen = {"nightly": NIGHTLY, "e2e": os.environ.get("ONETAKE_E2E") == "1"}
+    chosen = {
+        "nightly": NIGHTLY,
+        "e2e": os.environ.get("ONETAKE_E2E") == "1",
+        "agents": os.environ.get("ONETAKE_AGENTS") == "1",
+    }
     for item in items:
         for marker, on in chosen.items():
             if not on and item.get_closest_marker(marker) is not None:
