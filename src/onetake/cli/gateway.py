@@ -20,7 +20,7 @@ OPENAI_BASE_URL and ANTHROPIC_BASE_URL; where it looks elsewhere, --env names th
 The recording is a folder of session logs, one a conversation (--dir, by default `recording`); `onetake log
 show` reads them. `refresh` accepts what the program asks today, and keeps what the model said. The keys that
 the program has are passed on when recording, and neither read nor stored. For a suite with scenarios, and for
-everything else that a program does, see docs/agents.md.
+everything else that a program does, see docs/other-agents.md.
 
 exit codes: that of the program; 1 also when what it asked is not what was recorded; 2 wrong usage; 3 the
 program cannot be started

@@ -17,7 +17,7 @@ Write a suite for your agent, with a first scenario, and record it when the key 
 COMMAND is how your agent is started, from this folder. `{prompt}` stands for the prompt of a program that
 takes it as an argument; without it the prompt goes to stdin. The agent is given the endpoint of its model in
 OPENAI_BASE_URL and ANTHROPIC_BASE_URL; if it looks elsewhere, change [agent] env in the suite.toml that is
-written, as docs/agents.md shows.
+written, as docs/other-agents.md shows.
 """
 ENDPOINTS = {
     "openai": ("https://api.openai.com", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
@@ -75,7 +75,7 @@ def _suite(args: argparse.Namespace, url: str, key: str, variable: str) -> str:
     keyed = [] if args.upstream is not None else [f"key_env = {{ {args.provider} = {json.dumps(key)} }}"]
     return "\n".join(
         [
-            "# Written by `onetake init`. docs/agents.md explains every line.",
+            "# Written by `onetake init`. docs/other-agents.md explains every line.",
             "[suite]",
             f"driver = {json.dumps(args.driver)}",
             'surfaces = ["requests", "stdout", "log"]',

@@ -1,1 +1,1 @@
-"""How the world reaches an agent: each surface is a package of its own on top of the agent's public API."""
+"""How the world reaches an agent: each surface is a module or package on top of the agent's public API."""

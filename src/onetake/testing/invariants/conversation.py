@@ -1,5 +1,5 @@
 """What holds for the log of a conversation, whatever was said to the agent and when: its turns, steps, calls
-and messages.
+and messages, and the inbox that these came through.
 
 Everything is read from the log, so these are invariants of any harness that writes format 0. A whole log goes
 to `check_conversation`. A log that still grows goes to a `ConversationReader`, event by event: what is wrong
