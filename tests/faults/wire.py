@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from onetake.testing.invariants import wire as holds
 from onetake.testing.strategies import wire as draws
-from onetake.wire.chat import ChatStreamDecoder
+from onetake.wire.chat import ChatStreamDecoder, decode_response, encode_response
 from onetake.wire.sse import SSEDecoder
 from tests.faults.fault import Fault
 
@@ -93,6 +93,20 @@ def hostile(data: bytes, cut: Any) -> None:
     holds.check_survives(TrustsShapes, data, cut)
 
 
+def trusts_messages(body: Any) -> Any:
+    """Reaches for the text as if every choice had a message."""
+    if isinstance(body, dict) and "error" not in body:
+        for choice in body["choices"]:
+            (choice["message"].get("content") or "").strip()
+    return decode_response(body)
+
+
+@given(st.data(), draws.FORMATS["openai-chat"].chunks())
+def whole(data: st.DataObject, chunks: Any) -> None:
+    body = json.loads(encode_response(chunks, "m")[2])
+    holds.check_survives_whole(trusts_messages, data.draw(draws.misshapen("openai-chat", body)))
+
+
 FAULTS = [
     Fault("unicode-line-ends", "U+2028 in data ends a line", events(SplitsAtUnicode)),
     Fault("split-crlf", "a CRLF that two segments share ends an event early", events(ForgetsCarriageReturn)),
@@ -100,4 +114,5 @@ FAULTS = [
     Fault("one-event-a-segment", "what a segment cuts is forgotten", answers(ReadsPieces)),
     Fault("end-is-complete", "an answer that breaks off looks complete", broken_off),
     Fault("trusts-shapes", "an event without choices raises", hostile),
+    Fault("trusts-messages", "a whole answer without a message raises", whole),
 ]

@@ -18,18 +18,21 @@ from onetake.testing.invariants import wire as holds
 from onetake.testing.strategies import wire as draws
 from onetake.testing.strategies.text import texts
 from onetake.testing.strategies.wire_chat import as_read, failures
-from onetake.wire.chat import decode_request, decode_response, encode_request, encode_response
-from onetake.wire.errors import failure_of_response, response_of_failure
+from onetake.wire.chat import WireError
+from onetake.wire.errors import failure_of_response
 from onetake.wire.format import WireRequest
 from onetake.wire.formats import FORMATS
 from onetake.wire.sse import ServerEvent, SSEDecoder, encode_comment, encode_event
 
+ASKED = WireRequest(model="m", stream=True, include_usage=True)
+
 
 def encoded(name: str, chunks: Sequence[Chunk]) -> bytes:
-    encoder = FORMATS[name].stream_encoder(WireRequest(model="m", stream=True, include_usage=True), "r")
+    encoder = FORMATS[name].stream_encoder(ASKED, "r")
     return b"".join(encoder.push(chunk) for chunk in chunks)
 
 
+CHAT = FORMATS["openai-chat"]
 some_text = texts().map(as_read).filter(bool)
 sendable = st.text(st.characters(codec="utf-8"))
 formats = pytest.mark.parametrize("name", FORMATS)
@@ -91,9 +94,15 @@ def one_line_end(value: str) -> str:
     return value.replace("\r\n", "\n").replace("\r", "\n")
 
 
+@given(st.data(), draws.FORMATS["openai-chat"].chunks())
+def test_no_whole_answer_makes_a_decoder_fail(data: st.DataObject, chunks: list[Chunk]) -> None:
+    body = jsontext.loads(CHAT.encode_response(chunks, ASKED, "r")[2])
+    holds.check_survives_whole(CHAT.decode_response, data.draw(draws.misshapen("openai-chat", body)))
+
+
 @given(draws.FORMATS["openai-chat"].chunks())
 def test_a_whole_answer_holds_the_same_blocks_as_the_stream(chunks: list[dict[str, Any]]) -> None:
-    status, headers, body = encode_response(chunks, "m")
+    status, headers, body = CHAT.encode_response(chunks, ASKED, "r")
     live = BlockAssembler()
     for chunk in chunks:
         live.push(chunk)
@@ -102,7 +111,7 @@ def test_a_whole_answer_holds_the_same_blocks_as_the_stream(chunks: list[dict[st
         assert failure_of_response(status, headers, body) == {**failure, "status": status}
         return
     whole = BlockAssembler()
-    for chunk in decode_response(jsontext.loads(body)):
+    for chunk in CHAT.decode_response(jsontext.loads(body)):
         whole.push(chunk)
     for kind in ("text", "reasoning"):
         assert [b for b in whole.blocks() if b["type"] == kind] == joined(live.blocks(), kind)
@@ -119,7 +128,7 @@ def joined(blocks: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
 
 @given(failures())
 def test_a_failure_is_read_as_it_was_told(failure: dict[str, Any]) -> None:
-    status, headers, body = response_of_failure(failure)
+    status, headers, body = CHAT.error_response(failure)
     assert failure_of_response(status, headers, body) == {**failure, "status": status}
 
 
@@ -154,5 +163,13 @@ def test_a_request_is_read_as_it_was_written(
     messages: list[dict[str, Any]], system: str | None, stream: bool
 ) -> None:
     asked = ModelRequest(session_id="s", call=1, config={"model": "m"}, system=system, messages=messages)
-    read = decode_request(encode_request(asked, stream=stream))
+    read = CHAT.decode_request(CHAT.encode_request(asked, stream=stream))
     assert (read.system, read.messages, read.stream) == (system, messages, stream)
+
+
+@given(st.data(), histories())
+def test_a_request_of_any_shape_is_read_or_refused(data: st.DataObject, messages: list[Any]) -> None:
+    tools = [{"name": "t", "description": "", "parameters": {"type": "object"}}]
+    asked = ModelRequest(session_id="s", call=1, config={"model": "m"}, messages=messages, tools=tools)
+    body = data.draw(draws.misshapen("openai-chat", CHAT.encode_request(asked)))
+    holds.check_reads_or_refuses(CHAT.decode_request, body, WireError)

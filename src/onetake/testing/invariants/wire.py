@@ -7,6 +7,7 @@ another cut.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
@@ -112,6 +113,30 @@ def check_survives(new_decoder: Callable[[], StreamDecoder], data: bytes, cut: C
                 f"the cut changes nothing: in one piece {data!r} is {read!r},"
                 f" cut into {segments!r} it is {again!r}"
             )
+
+
+def check_survives_whole(decode: Callable[[Any], Iterable[Chunk]], value: Any) -> None:
+    """Whatever JSON comes as a whole answer, the chunks are usable and end once."""
+    try:
+        chunks = list(decode(value))
+    except Exception as error:
+        raise InvariantViolation(
+            f"no answer makes a decoder raise: {type(error).__name__}: {error}, for {value!r}"
+        ) from error
+    _check_usable(chunks, json.dumps(value).encode())
+
+
+def check_reads_or_refuses(read: Callable[[Any], object], value: Any, refusal: type[Exception]) -> None:
+    """Whatever JSON comes as a request, it is read or refused in the documented way."""
+    try:
+        read(value)
+    except refusal:
+        return
+    except Exception as error:
+        raise InvariantViolation(
+            f"a request is read, or refused with {refusal.__name__}: {type(error).__name__}: {error} came,"
+            f" for {value!r}"
+        ) from error
 
 
 def _with_numbered_calls(chunks: list[Chunk]) -> list[Chunk]:

@@ -8,7 +8,8 @@ Three layers, each with its own hazards, and one strategy for each:
   would send them. `FORMATS` holds the formats by name.
 
 `hostile_streams(name)` draws bytes that a decoder must survive: damaged streams, events of the wrong shape,
-and plain garbage. The invariants for all of them are in `onetake.testing.invariants.wire`.
+and plain garbage. `misshapen(name, value)` does the same to what is not streamed. The invariants for all of
+them are in `onetake.testing.invariants.wire`.
 """
 
 from __future__ import annotations
@@ -247,12 +248,7 @@ def _misshapen_streams(draw: st.DrawFn, name: str) -> bytes:
     """Draw events whose framing is right and whose values are not: of the wrong type, or any JSON at all."""
     format_ = FORMATS[name]
     events = draw(format_.spelled(draw(format_.chunks())))
-    words = st.sampled_from(format_.words)
-    odd = st.recursive(
-        json_values(),
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=4),
-        max_leaves=6,
-    )
+    odd = _odd_values(name)
     values: list[tuple[str | None, Any]] = []
     for kind, value in events[:6]:
         values.append((kind, draw(_misshapen(value, odd)) if draw(st.booleans()) else value))
@@ -261,11 +257,29 @@ def _misshapen_streams(draw: st.DrawFn, name: str) -> bytes:
     return frame([_fields(kind, [line]) for (kind, _), line in zip(values, lines, strict=True)], Framing())
 
 
+def misshapen(name: str, value: Any) -> st.SearchStrategy[Any]:
+    """Draw what a JSON value of that format, such as the body of a request, becomes with one thing wrong."""
+    return _misshapen(value, _odd_values(name))
+
+
+def _odd_values(name: str) -> st.SearchStrategy[Any]:
+    """Draw JSON values, many with the words of the format and none of its sense."""
+    words = st.sampled_from(FORMATS[name].words)
+    return st.recursive(
+        json_values(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=4),
+        max_leaves=6,
+    )
+
+
 @st.composite
 def _misshapen(draw: st.DrawFn, value: Any, odd: st.SearchStrategy[Any]) -> Any:
-    """Draw a JSON value with one thing in it, at any depth, replaced by something odd."""
+    """Draw a JSON value with one thing in it, at any depth, missing or replaced by something odd."""
     if isinstance(value, dict) and value and draw(st.integers(0, 4)):
-        key = draw(st.sampled_from(sorted(value)))
+        inner = [key for key in sorted(value) if value[key] and isinstance(value[key], (dict, list))]
+        key = draw(st.sampled_from(sorted(value)) | st.sampled_from(inner or sorted(value)))
+        if not draw(st.integers(0, 4)):
+            return {other: each for other, each in value.items() if other != key}
         return {**value, key: draw(_misshapen(value[key], odd))}
     if isinstance(value, list) and value and draw(st.integers(0, 4)):
         at = draw(st.integers(0, len(value) - 1))
