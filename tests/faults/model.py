@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from hypothesis import given
-from hypothesis import strategies as st
 
 from onetake.model.assembler import BlockAssembler
 from onetake.testing.invariants import assembler as holds
-from onetake.testing.strategies.chunks import chunk_streams, malformed_streams
+from onetake.testing.strategies.chunks import chunk_streams, flush_places, malformed_streams
 from tests.faults.fault import Fault
 
-STREAMS = chunk_streams() | malformed_streams()
+STREAMS = chunk_streams() | malformed_streams() | malformed_streams()
 
 
 class LastCloseWins(BlockAssembler):
@@ -84,7 +83,7 @@ def blocks(subject: type[BlockAssembler]) -> Any:
 
 
 def flushes(subject: type[BlockAssembler]) -> Any:
-    @given(STREAMS, st.sets(st.integers(0, 20)))
+    @given(STREAMS, flush_places())
     def prove(chunks: list[Any], places: set[int]) -> None:
         holds.check_flushes(subject, chunks, places)
 

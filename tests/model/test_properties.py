@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from onetake.model.assembler import BlockAssembler, generate, has_content, stream_blocks
 from onetake.testing.errors import InvariantViolation
 from onetake.testing.invariants import assembler as holds
-from onetake.testing.strategies.chunks import chunk_streams, malformed_streams
+from onetake.testing.strategies.chunks import chunk_streams, flush_places, malformed_streams
 from onetake.testing.strategies.text import json_values
 
-STREAMS = chunk_streams() | malformed_streams()
-PLACES = st.sets(st.integers(0, 20))
+STREAMS = chunk_streams() | malformed_streams() | malformed_streams()
 
 
 @given(STREAMS)
@@ -27,7 +26,7 @@ def test_blocks_are_what_the_stream_means(chunks: list[Any]) -> None:
     holds.check_finish(BlockAssembler, chunks)
 
 
-@given(STREAMS, PLACES)
+@given(STREAMS, flush_places())
 def test_flushing_at_any_moments_gives_the_blocks_of_the_whole(chunks: list[Any], places: set[int]) -> None:
     holds.check_flushes(BlockAssembler, chunks, places)
 
