@@ -7,7 +7,6 @@ A run is recorded from a script, or replayed from the fixtures of another run. E
 from __future__ import annotations
 
 import asyncio
-import itertools
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
@@ -44,10 +43,14 @@ class World(NamedTuple):
 
     number: int
     ctx: AppContext
-    wait: Callable[[], Any]
-    """Take the next time of the pace."""
+    pace: Sequence[int]
     logs: list[SessionLog]
     """Those of all sessions so far, closed ones too."""
+
+    async def wait(self, session_id: str) -> None:
+        """Take the time that a session takes for everything, by its place among those that began."""
+        place = next(place for place, log in enumerate(self.logs) if log.id == session_id)
+        await asyncio.sleep(self.pace[place % len(self.pace)] / 1000)
 
     @property
     def nonce(self) -> str:
@@ -71,7 +74,7 @@ class World(NamedTuple):
 
     async def look(self, arguments: Mapping[str, Any], ctx: ToolContext) -> str:
         """Find something that is new in each run, and the same for whoever looks for it in one."""
-        await self.wait()
+        await self.wait(ctx.session_id)
         wanted = arguments.get("text", "")
         found = f"{self.number:02x}" + wanted.encode("utf-8", "replace").hex()[:4].rjust(4, "0")
         return f"found {found} in {ctx.cwd} {{{{cwd}}}}"
@@ -83,9 +86,8 @@ def play(script: Sequence[Task], pace: Sequence[int], number: int, source: Sourc
 
 
 async def _play(script: Sequence[Task], pace: Sequence[int], number: int, source: Source) -> World:
-    times = itertools.cycle(pace)
     ctx = AppContext(config_dir=Path("/nowhere"), environ={"HOME": "/nowhere"}, run=RunFile(mode="replay"))
-    world = World(number, ctx, lambda: asyncio.sleep(next(times) / 1000), [])
+    world = World(number, ctx, pace, [])
     ctx.agent_config = AgentConfig(provider="fake", model="m", max_steps=4)
     ctx.providers.register(Paced(source(world), world.wait))
     add_tool(ctx, TOOLS["look"], world.look)
@@ -100,7 +102,7 @@ async def _play(script: Sequence[Task], pace: Sequence[int], number: int, source
 
     async def talk(agent: Agent, prompts: Sequence[str]) -> None:
         for prompt in prompts:
-            await world.wait()
+            await world.wait(agent.id)
             await agent.ask(prompt)
 
     async with delegation(ctx, DelegationConfig(max_depth=2)):
@@ -118,14 +120,14 @@ class Paced:
     id = "fake"
     models = MODELS
 
-    def __init__(self, provider: Any, wait: Callable[[], Any]) -> None:
+    def __init__(self, provider: Any, wait: Callable[[str], Any]) -> None:
         self._provider = provider
         self._wait = wait
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[Any, None]:
-        await self._wait()
+        await self._wait(request.session_id)
         async for chunk in self._provider.stream(request):
-            await self._wait()
+            await self._wait(request.session_id)
             yield chunk
 
 

@@ -85,18 +85,18 @@ def tasks(draw: st.DrawFn, name: str = "0", *, depth: int = 2, turns: int = 2) -
 
     Sessions look for the same few things, so they find them before or after each other.
     """
-    prompts = [f"{name} {draw(_WORDS)}" for _ in range(draw(st.integers(1, turns)))]
+    prompts = [f"{name} {draw(_WORDS)}" for _ in range(draw(st.sampled_from([1, turns, turns])))]
     answers = [Answer(draw(chunk_streams())) for _ in prompts[1:]]  # turns that a fork can go on from
     for number in range(draw(st.integers(1, 2))):
         calls = []
-        for place in range(draw(st.sampled_from([0, 1, 2]))):
+        for place in range(draw(st.sampled_from([0, 1, 2, 2] if number else [1, 2, 2]))):
             id = draw(st.sampled_from(["c0", "c1"]))
             if depth and draw(st.booleans()):
                 below = f"{name}.{number}{place}"
                 child = draw(tasks(below, depth=depth - 1, turns=1))
-                calls.append(Call(id, child=child, fork=draw(st.booleans())))
+                calls.append(Call(id, child=child, fork=draw(st.sampled_from([False, True, True]))))
             else:
-                calls.append(Call(id, draw(st.sampled_from("aab"))))
+                calls.append(Call(id, draw(st.sampled_from("aaab"))))
         says = draw(st.lists(_WORDS | st.none(), max_size=2))
         quote = draw(st.sampled_from(QUOTES))
         places = draw(cuts()) if says or calls else []
@@ -106,12 +106,20 @@ def tasks(draw: st.DrawFn, name: str = "0", *, depth: int = 2, turns: int = 2) -
 
 def scripts() -> st.SearchStrategy[list[Task]]:
     """Draw one or two sessions that go on at the same time, with what is below them."""
-    return st.tuples(tasks("0"), st.none() | tasks("1", depth=1)).map(lambda drawn: [*filter(None, drawn)])
+    names = st.sampled_from(["0", "01", "01"])
+    return names.flatmap(
+        lambda names: st.tuples(*(tasks(name, depth=2 - int(name)) for name in names)).map(list)
+    )
 
 
 def paces() -> st.SearchStrategy[list[int]]:
-    """Draw how long things take, one after the other and over again, in milliseconds."""
-    return st.lists(st.integers(0, 9), min_size=1, max_size=8)
+    """Draw how long everything takes in each session, by its place, over and over again, in milliseconds.
+
+    Often those that began first are the slowest, so that the others overtake them.
+    """
+    return st.lists(st.sampled_from([0, 1, 9]), min_size=2, max_size=8) | st.sampled_from(
+        [[9, 0], [9, 8, 7, 6, 0], [27, 9, 3, 1, 0]]
+    )
 
 
 def spoken(answer: Answer, known: Mapping[str, str], names: Mapping[str, str]) -> list[Chunk]:
