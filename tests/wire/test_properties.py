@@ -20,7 +20,7 @@ from onetake.testing.strategies.text import texts
 from onetake.testing.strategies.wire_chat import as_read, failures
 from onetake.wire.chat import WireError
 from onetake.wire.errors import failure_of_response
-from onetake.wire.format import WireRequest
+from onetake.wire.format import WireRequest, state_of
 from onetake.wire.formats import FORMATS
 from onetake.wire.sse import ServerEvent, SSEDecoder, encode_comment, encode_event
 
@@ -28,7 +28,7 @@ ASKED = WireRequest(model="m", stream=True, include_usage=True)
 
 
 def encoded(name: str, chunks: Sequence[Chunk]) -> bytes:
-    encoder = FORMATS[name].stream_encoder(ASKED, "r")
+    encoder = FORMATS[name].stream_encoder(ASKED, "r", state_of(chunks))
     return b"".join(encoder.push(chunk) for chunk in chunks)
 
 

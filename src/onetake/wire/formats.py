@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from onetake.wire.chat import CHAT
 from onetake.wire.format import WireFormat
+from onetake.wire.messages import MESSAGES
 
-FORMATS: dict[str, WireFormat] = {each.name: each for each in (CHAT,)}
+FORMATS: dict[str, WireFormat] = {each.name: each for each in (CHAT, MESSAGES)}
