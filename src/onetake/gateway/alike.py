@@ -59,9 +59,11 @@ def same(sent: Message, held: Message) -> bool:
 
 
 def _said(message: Message) -> tuple[Any, ...]:
+    """What clients send: of an answer's state what belongs to its blocks, not what belongs to the answer."""
     source = message.get("source")
     state = source.get("replayState") if isinstance(source, dict) else None
-    return message["role"], message["content"], message.get("extra"), state
+    blocks = state.get("blocks") if isinstance(state, dict) else None
+    return message["role"], message["content"], message.get("extra"), blocks
 
 
 def alike(sent: Message, held: Message) -> bool:
