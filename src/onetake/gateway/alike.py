@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from onetake.model.types import Block, Message
+from onetake.wire.messages_blocks import OBJECTS, read_input
 
 JOINED = "joined"
 """In `extra` of a message: it was sent as a part of the message before it."""
@@ -63,7 +64,17 @@ def _said(message: Message) -> tuple[Any, ...]:
     source = message.get("source")
     state = source.get("replayState") if isinstance(source, dict) else None
     blocks = state.get("blocks") if isinstance(state, dict) else None
-    return message["role"], message["content"], message.get("extra"), blocks
+    content = message["content"]
+    if isinstance(blocks, list) and any(isinstance(s, dict) and s.get("type") == OBJECTS for s in blocks):
+        content = [_without_spelling(block) for block in content]
+    return message["role"], content, message.get("extra"), blocks
+
+
+def _without_spelling(block: Block) -> Block:
+    """A tool call whose arguments are sent as an object: how their text was spelled, no client sends back."""
+    if block.get("type") != "tool-call":
+        return block
+    return {**block, "arguments": read_input(block["arguments"])}
 
 
 def alike(sent: Message, held: Message) -> bool:

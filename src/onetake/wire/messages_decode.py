@@ -7,8 +7,8 @@ The rules:
   tools) become blocks of that type, whole at their end.
 - `message_stop` is the end; a connection that ends before it is `STREAM_CLOSED`.
 - `end_turn`, `stop_sequence`, `pause_turn` and `tool_use` mean `tool-calls` when there are any and `stop`
-  when there are none; `max_tokens` and `model_context_window_exceeded` mean `max-tokens`; `refusal` and everything
-  else is no answer and becomes an error.
+  when there are none; `max_tokens` and `model_context_window_exceeded` mean `max-tokens`; `refusal` and
+  everything else is no answer and becomes an error.
 - Usage counts are cumulative, so the last one given counts. The format's `input_tokens` leave the cache out,
   as ours do: `cacheReadTokens` and `cacheWriteTokens` stand beside them. A message that begins with zeros
   everywhere has not reported any.

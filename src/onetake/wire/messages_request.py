@@ -204,11 +204,15 @@ def _decode_part(part: Any, place: str) -> Block:
     if part["type"] == "tool_result":
         return _decode_result(part, place)
     source = part.get("source")
-    plain = isinstance(source, dict) and set(source) == {"type", "media_type", "data"}
-    if part["type"] == "image" and plain and source["type"] == "base64" and isinstance(source["data"], str):
+    if part["type"] == "image" and isinstance(source, dict) and _is_plain_image(source):
         rest = {key: item for key, item in part.items() if key != "source"}
         return {**rest, "data": source["data"], "mediaType": source["media_type"]}
     return dict(part)
+
+
+def _is_plain_image(source: dict[str, Any]) -> bool:
+    known = set(source) == {"type", "media_type", "data"} and source["type"] == "base64"
+    return known and isinstance(source["data"], str)
 
 
 def _decode_result(part: dict[str, Any], place: str) -> Block:

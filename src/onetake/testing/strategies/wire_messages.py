@@ -43,17 +43,17 @@ def messages_chunks(draw: st.DrawFn) -> list[Chunk]:
             state["signature"] = draw(_some_text)
         block: dict[str, Any] = {"type": ours}
         if kind == "tool_use":
-            block |= {"id": f"toolu_{index}", "name": draw(_some_text)}
+            block.update(id=f"toolu_{index}", name=draw(_some_text))
         said = [] if kind == "redacted_thinking" else draw(pieces)
         block["arguments" if kind == "tool_use" else "text"] = as_read("".join(said))
         chunks.append({"type": "block-start", "index": index, "blockType": ours})
-        named = {key: block[key] for key in ("id", "name") if key in block}
+        named: dict[str, Any] = {key: block[key] for key in ("id", "name") if key in block}
         key = "argumentsDelta" if kind == "tool_use" else "text"
         chunks += [{"type": f"{ours}-delta", "index": index, **named, key: piece} for piece in said]
         chunks.append({"type": "block-end", "index": index, "block": block})
         states.append(state)
     count = st.integers(0, 10**9)
-    optional = {"cacheReadTokens": count, "cacheWriteTokens": count}
+    optional: dict[Any, Any] = {"cacheReadTokens": count, "cacheWriteTokens": count}
     usage = draw(st.fixed_dictionaries({"inputTokens": count, "outputTokens": count}, optional=optional))
     ending = draw(st.sampled_from(["complete", "complete", "max-tokens", "error"]))
     if ending == "error":
@@ -99,13 +99,16 @@ def _spell_plain(chunks: list[Chunk]) -> list[dict[str, Any]]:
     """The events of an answer without what stands between them."""
     finish = chunks[-1]
     state = finish.get("replayState") or {"response": {"message": {}}, "blocks": []}
-    values = [{"type": "message_start", "message": {**state["response"]["message"], "content": []}}]
+    values: list[dict[str, Any]] = [
+        {"type": "message_start", "message": {**state["response"]["message"], "content": []}}
+    ]
     cut = finish["reason"]["kind"] == "max-tokens"
     states = iter(state["blocks"])
     ends = {chunk["index"]: chunk["block"] for chunk in chunks if chunk["type"] == "block-end"}
     current: dict[str, Any] = {}
     for chunk in chunks:
-        kind, index = chunk["type"], chunk.get("index")
+        kind: str = chunk["type"]
+        index: int = chunk.get("index", 0)
         if kind == "block-start":
             ours = chunk["blockType"]
             wire = {"text": "text", "reasoning": "thinking", "tool-call": "tool_use"}[ours]
