@@ -93,6 +93,11 @@ ODD_CHUNKS = {
     "duplicate key": b'{"type":"assistant/chunk","data":{"turn":1,"step":1,"chunk":'
     b'{"type":"text-delta","index":0,"index":0,"text":"a"}}}',
     "needless escape": chunk(r'"\u0061"'),
+    "other digits in an escape": chunk(r'"\u001F"'),
+    "keys in another order": b'{"type":"assistant/chunk","data":{"step":1,"turn":1,"chunk":'
+    b'{"type":"text-delta","index":0,"text":"a"}}}',
+    "type at the end": chunk('"a"').replace(b'"type":"assistant/chunk",', b"")[:-1]
+    + b',"type":"assistant/chunk"}',
     "minus zero": b'{"type":"assistant/chunk","data":{"turn":1,"step":1,"chunk":'
     b'{"type":"text-delta","index":-0,"text":"a"}}}',
     "float": b'{"type":"assistant/chunk","data":{"turn":1,"step":1,"chunk":'
@@ -102,12 +107,12 @@ ODD_CHUNKS = {
 
 @pytest.mark.parametrize("odd", ODD_CHUNKS.values(), ids=ODD_CHUNKS)
 def test_an_oddly_spelled_delta_is_not_packed(odd: bytes) -> None:
-    """A row could not give the spelling back, so the line stays."""
+    """A row could not give the spelling back, so the line stays, however many there are."""
     plain = chunk('"a"')
-    raw = lines(plain, plain, plain, odd, plain, plain, plain)
+    raw = lines(plain, plain, plain, odd, odd, odd, plain, plain, plain)
     packed = rewrite(read_log(raw, "log"), packed=True, project=True)
     row_line = b'{"type":"text-chunks","data":{"turn":1,"step":1,"index":0,"dt":[0,0],"texts":["a","a","a"]}}'
-    assert packed == lines(row_line, odd, row_line)
+    assert packed == lines(row_line, odd, odd, odd, row_line)
 
 
 @pytest.mark.parametrize("packed", [True, False])
@@ -221,6 +226,9 @@ MALFORMED = {
         lines(b'{"type":"x"}', row('["a","b","c"]', '"seq0":0,"time0":0,')),
         "log, line 3: has seq 0 where 1 comes next",
     ),
+    "row with white space": (lines(row(' ["a","b","c"]')), "log, line 2: text-chunks: is spelled with"),
+    "row with a needless escape": (lines(row(r'["\u0061","b","c"]')), "log, line 2: text-chunks: is"),
+    "row with a key twice": (lines(row('["a","b","c"]', '"data":1,')), "log, line 2: the key 'data' is"),
     "bad row": (lines(row('["a"]')), "log, line 2: text-chunks: 1 fragments need 0 gaps in dt, not 2"),
     "carriage return": (lines(b"\r"), "log, line 2: expecting value"),
     "deep": (lines(b'{"type":"x","data":' + DEEP), "log, line 2: nested too deeply to read"),

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from onetake import jsontext
 from onetake.session.packing import SAFE, PackingError, event_count, pack, unpack
 from tests.session.make import delta, tool_delta
 
@@ -89,6 +90,21 @@ def test_an_odd_event_stays_as_it_came_and_ends_the_run(path: str) -> None:
     packed = pack(copy.deepcopy(events))
     assert packed[:3] == events[:3]
     assert [record.get("seq0") for record in packed[3:]] == [3]
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_keys_in_another_order_stay_in_that_order(named: bool) -> None:
+    """An object of the event whose keys a row would give back in its own order ends the run."""
+    plain = tool_delta(0, name="bash") if named else delta(0)
+    for odd in (_turned(plain), _turned(plain, "data"), _turned(plain, "data", "chunk")):
+        events = [{**odd, "seq": seq} for seq in range(3)]
+        assert [jsontext.dumps(record) for record in pack(events)] == [jsontext.dumps(e) for e in events]
+
+
+def _turned(event: dict[str, Any], *path: str) -> dict[str, Any]:
+    if not path:
+        return dict(reversed(event.items()))
+    return {**event, path[0]: _turned(event[path[0]], *path[1:])}
 
 
 @pytest.mark.parametrize(

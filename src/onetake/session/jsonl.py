@@ -105,7 +105,7 @@ def parse_log(image: frames.Image, name: str, *, live: bool = False) -> LogFile:
     header_raw = lines.pop(0)
     header = _read_header(header_raw, name)
     values = jsontext.loads_lines(image.text, lines)
-    found, fault = _check_records(values if values is not None else _decode_each(lines))
+    found, fault = _check_records(lines, values if values is not None else map(jsontext.loads, lines))
     log = LogFile(name, header, header_raw, lines[: len(found)], found, torn=image.torn, flaw=image.flaw)
     if fault is not None:
         place = f"line {len(found) + 2}"
@@ -145,6 +145,12 @@ def rewrite(log: LogFile, *, packed: bool, project: bool = False) -> bytes:
 
 _HEADER_EXAMPLE = '{"type":"session","version":0,"id":"...","createdAt":0,"delegationDepth":0}'
 _ENVELOPE = ("seq", "time", "seq0", "time0")
+_EVENT_ORDERS = (
+    ("type", "data"),
+    ("type", "seq", "data"),
+    ("type", "time", "data"),
+    ("type", "seq", "time", "data"),
+)
 
 
 def _read_header(line: bytes, name: str) -> Header:
@@ -164,20 +170,22 @@ def _read_header(line: bytes, name: str) -> Header:
     return header
 
 
-def _decode_each(lines: list[bytes]) -> Iterator[Any]:
-    return map(jsontext.loads, lines)
-
-
-def _check_records(values: Iterable[Any]) -> tuple[list[Record], Exception | None]:
+def _check_records(lines: list[bytes], values: Iterable[Any]) -> tuple[list[Record], Exception | None]:
     """Return the records up to the first that breaks a rule, and what is wrong with that one."""
     checked: list[Record] = []
     seq = 0
     try:
-        for value in values:
+        for line, value in zip(lines, values, strict=True):
             kind = value.get("type") if type(value) is dict else None
             if kind in packing.ROW_TYPES:
                 found = value.get("seq0", seq)
+                jsontext.require_unique_keys(line, value)
                 count = packing.check_row(value, seq)
+                if jsontext.dumps(value) != line:  # its events would be written as another row
+                    raise PackingError(
+                        f"{kind}: is spelled with white space or needless escapes; "
+                        "`onetake migrate` writes it as it should be"
+                    )
             elif type(kind) is str:
                 found = value.get("seq", seq)
                 count = 1
@@ -221,9 +229,8 @@ def _packed_lines(log: LogFile, project: bool) -> Iterator[bytes]:
 
 
 def _is_plain(record: StoredRecord) -> bool:
-    """Tell whether encoding the value again gives the text, up to the order of keys.
-
-    Equal length is enough to tell: white space, needless escapes and duplicate keys all make a text longer.
-    """
+    """Tell whether a delta would come back from a row as it is spelled."""
     is_chunk = record.value["type"] == ASSISTANT_CHUNK
-    return not is_chunk or len(jsontext.dumps(record.value)) == len(record.raw)
+    return not is_chunk or (
+        tuple(record.value) in _EVENT_ORDERS and jsontext.dumps(record.value) == record.raw
+    )

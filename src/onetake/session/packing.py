@@ -5,8 +5,8 @@ directions:
 
 - A *run* is at least three consecutive events of the same kind, turn, step and index (for tool calls also the
   same id, and the same name or none), whose `seq` rises by 1 and whose time gaps are safe integers.
-- An event takes part only with exactly the keys of a delta event and values of the right primitive types.
-  Anything else stays as it came and ends the run. Fragments are never joined.
+- An event takes part only with exactly the keys of a delta event, in the order of the format, and values of
+  the right primitive types. Anything else stays as it came and ends the run. Fragments are never joined.
 - A row stores `seq0`, `time0`, the gaps `dt` between its members (one fewer than members, possibly negative)
   and the fragments. Reading is strict: a row that breaks a rule is refused, with the reason.
 
@@ -35,6 +35,14 @@ ROW_TYPES = (TEXT_ROW, REASONING_ROW, TOOL_CALL_ROW)
 
 _DELTA_OF = {TEXT_ROW: "text-delta", REASONING_ROW: "reasoning-delta", TOOL_CALL_ROW: "tool-call-delta"}
 _ROW_OF = {delta: row for row, delta in _DELTA_OF.items()}
+# The keys of a delta event. In another order it would come back from a row as other bytes than it was.
+_EVENT_KEYS = ("type", "seq", "time", "data")
+_DATA_KEYS = ("turn", "step", "chunk")
+_TEXT_CHUNK_KEYS = ("type", "index", "text")
+_TOOL_CHUNK_KEYS = (
+    ("type", "index", "id", "argumentsDelta"),
+    ("type", "index", "id", "name", "argumentsDelta"),
+)
 # The keys that a row may have, in the order in which they are written: the least first, the most last. In any
 # other order a row would be read, and written as something else than it was.
 _ROW_KEYS = (
@@ -119,12 +127,12 @@ def _span(start: int, stop: int) -> Iterator[tuple[int, int]]:
 def _identity(event: Event) -> tuple[Any, ...] | None:
     """Return what all members of a run share, or None when the event cannot be a member."""
     # Written flat: this runs once for every event that is stored.
-    if event.get("type") != ASSISTANT_CHUNK or len(event) != 4:
+    if event.get("type") != ASSISTANT_CHUNK or tuple(event) != _EVENT_KEYS:
         return None
-    seq, time, data = event.get("seq"), event.get("time"), event.get("data")
-    if type(seq) is not int or type(time) is not int or type(data) is not dict or len(data) != 3:
+    seq, time, data = event["seq"], event["time"], event["data"]
+    if type(seq) is not int or type(time) is not int or type(data) is not dict or tuple(data) != _DATA_KEYS:
         return None
-    turn, step, chunk = data.get("turn"), data.get("step"), data.get("chunk")
+    turn, step, chunk = data["turn"], data["step"], data["chunk"]
     if type(turn) is not int or type(step) is not int or type(chunk) is not dict:
         return None
     kind, index = chunk.get("type"), chunk.get("index")
@@ -133,12 +141,12 @@ def _identity(event: Event) -> tuple[Any, ...] | None:
     if not (-SAFE <= turn <= SAFE and -SAFE <= step <= SAFE and -SAFE <= index <= SAFE):
         return None
     if kind == "text-delta" or kind == "reasoning-delta":
-        if len(chunk) == 3 and type(chunk.get("text")) is str:
+        if tuple(chunk) == _TEXT_CHUNK_KEYS and type(chunk["text"]) is str:
             return kind, turn, step, index
-    elif kind == "tool-call-delta":
-        call, name = chunk.get("id"), chunk.get("name")
-        size = 5 if type(name) is str else 4
-        if len(chunk) == size and type(call) is str and type(chunk.get("argumentsDelta")) is str:
+    elif kind == "tool-call-delta" and tuple(chunk) in _TOOL_CHUNK_KEYS:
+        call, name = chunk["id"], chunk.get("name")
+        is_named = name is None if len(chunk) == 4 else type(name) is str
+        if is_named and type(call) is str and type(chunk["argumentsDelta"]) is str:
             return kind, turn, step, index, call, name
     return None
 

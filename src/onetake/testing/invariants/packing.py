@@ -48,10 +48,10 @@ def _goes_on(before: Event, event: Event) -> bool:
 
 def _facts(event: Event) -> tuple[Any, ...] | None:
     """What the members of a run have in common; None for an event that is never a member."""
-    if sorted(event) != ["data", "seq", "time", "type"] or event["type"] != "assistant/chunk":
+    if list(event) != ["type", "seq", "time", "data"] or event["type"] != "assistant/chunk":
         return None
     data = event["data"]
-    if not isinstance(data, dict) or sorted(data) != ["chunk", "step", "turn"]:
+    if not isinstance(data, dict) or list(data) != ["turn", "step", "chunk"]:
         return None
     chunk = data["chunk"]
     if not isinstance(chunk, dict):
@@ -60,9 +60,9 @@ def _facts(event: Event) -> tuple[Any, ...] | None:
     if not all(type(number) is int and abs(number) <= MOST for number in numbers) or event["seq"] < 0:
         return None
     kind = chunk.get("type")
-    if type(kind) is str and kind in _ROWS and sorted(chunk) == ["index", "text", "type"]:
+    if type(kind) is str and kind in _ROWS and list(chunk) == ["type", "index", "text"]:
         strings = [chunk["text"]]
-    elif kind == "tool-call-delta" and sorted(set(chunk) - {"name"}) == _TOOL:
+    elif kind == "tool-call-delta" and list(chunk) in _TOOL:
         strings = [chunk["id"], chunk["argumentsDelta"], chunk.get("name", "")]
     else:
         return None
@@ -79,7 +79,7 @@ def _facts(event: Event) -> tuple[Any, ...] | None:
     )
 
 
-_TOOL = ["argumentsDelta", "id", "index", "type"]
+_TOOL = [["type", "index", "id", *name, "argumentsDelta"] for name in ([], ["name"])]
 
 
 def _row(run: Sequence[Event]) -> Record:
