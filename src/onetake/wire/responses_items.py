@@ -74,15 +74,15 @@ def item_of_block(block: Block, state: Any, item_id: str | None = None) -> dict[
     kind = "message" if block["type"] == "text" else "reasoning"
     if known is None:
         key, part_type = _PARTS[kind]
-        part: dict[str, Any] = {"type": part_type, "text": block["text"]}
+        new = {"type": part_type, "text": block["text"]}
         if kind == "message":
-            return {"type": kind, **named, "role": "assistant", key: [{**part, "annotations": []}]}
-        return {"type": kind, **named, key: [part] if block["text"] else []}
+            return {"type": kind, **named, "role": "assistant", key: [{**new, "annotations": []}]}
+        return {"type": kind, **named, key: [new] if block["text"] else []}
     key, part_type = _PARTS.get(known["type"], ("", ""))
     parts = known.get(key)
-    if isinstance(parts, list) and len(parts) == 1 and isinstance(parts[0], dict):
-        if parts[0].get("type") == part_type and "text" not in parts[0]:
-            return {**known, key: [{**parts[0], "text": block["text"]}]}
+    part = parts[0] if isinstance(parts, list) and len(parts) == 1 else None
+    if isinstance(part, dict) and part.get("type") == part_type and "text" not in part:
+        return {**known, key: [{**part, "text": block["text"]}]}
     return dict(known)
 
 

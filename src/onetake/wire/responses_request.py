@@ -2,7 +2,8 @@
 
 `instructions` are the system prompt. Neighbouring items that a model said (messages of the assistant,
 reasoning, calls) are one assistant message, with one state for each block in its `replayState`; an output of
-a call is a tool result. What else an item or a part holds stays under `extra` of the message, or on the block.
+a call is a tool result. What else an item or a part holds stays under `extra` of the message
+or on the block.
 """
 
 from __future__ import annotations
