@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
 
 from hypothesis import strategies as st
@@ -27,7 +27,7 @@ from onetake.testing.strategies.schedules import (
     delays,
     tool_plans,
 )
-from onetake.testing.virtual_time import VirtualTimeLoop
+from onetake.testing.virtual_time import Standstill, VirtualTimeLoop
 from tests.agent.planned import TOOLS, PlannedModel, answer_of, planned_agent, say
 
 DOINGS = (*SAYINGS, "cancel")
@@ -191,8 +191,19 @@ class Conversation(RuleBasedStateMachine):
                 holds.check_results(self.agent.log.events, answer_of)
                 self.check_asked()
         finally:
+            self.end()
             self._patched.__exit__(None, None, None)
-            self.loop.close()
+
+    def end(self) -> None:
+        """End what a violation has left at work, so that nothing speaks up once the loop is gone."""
+        self.loop.set_exception_handler(lambda loop, context: None)
+        with suppress(Standstill):
+            if left := asyncio.all_tasks(self.loop):
+                for task in left:
+                    task.cancel()
+                self.loop.run_until_complete(asyncio.wait(left))
+            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+        self.loop.close()
 
     def check_asked(self) -> None:
         """Whoever asked was told how the turn ended that took the message, or that none will."""

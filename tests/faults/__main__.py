@@ -6,14 +6,15 @@ from tests.faults.table import all_faults, find
 
 
 def main() -> None:
-    """Find every fault with shrinking, and print a row for each."""
-    print(f"{'room':10}{'fault':32}{'seconds':>8}{'size':>7}  what was said")
+    """Find every fault, shrink the case, and print a row for each."""
+    print(f"{'room':9}{'fault':28}{'invariant':26}{'found in':>10}{'size':>6}  smallest case")
     for room, fault in all_faults():
-        found = find(room, fault, shrink=True)
-        if found is None:
-            print(f"{room:10}{fault.name:32}   NOT FOUND")
+        found, smallest = find(room, fault), find(room, fault, shrink=True)
+        if found is None or smallest is None:
+            print(f"{room:9}{fault.name:28}NOT FOUND: {fault.story}")
         else:
-            print(f"{room:10}{fault.name:32}{found.seconds:8.2f}{found.size:7}  {found.message[:90]}")
+            facts = f"{smallest.invariant:26}{found.seconds:8.2f} s{len(smallest.case):6}"
+            print(f"{room:9}{fault.name:28}{facts}  {smallest.case[:80]}")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+import traceback
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -23,11 +24,11 @@ class Found:
     """How a fault was found."""
 
     seconds: float
-    """To the first failing case; the table's figure is with shrinking."""
-    message: str
-    """What the invariant said of the smallest case."""
-    size: int
-    """Characters of that message: it holds the case."""
+    """To the first failing case, or to the smallest one when that was asked for."""
+    invariant: str
+    """The function of the library that objected."""
+    case: str
+    """The failing case, as Hypothesis prints it, without line ends."""
 
 
 def all_faults() -> list[tuple[str, Fault]]:
@@ -63,6 +64,14 @@ def find(room: str, fault: Fault, *, shrink: bool = False) -> Found | None:
         else:
             chosen(fault.prove)()
     except InvariantViolation as error:
-        text = re.sub(r"\s+", " ", str(error))
-        return Found(time.monotonic() - started, text, len(text))
+        seconds = time.monotonic() - started
+        return Found(seconds, _invariant(error), re.sub(r"\s+", " ", " ".join(error.__notes__)))
     return None
+
+
+def _invariant(error: BaseException) -> str:
+    """Where it was raised first: a violation may be raised again with more words."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+    return next((name for name in reversed(names) if name.startswith("check_")), names[-1])
