@@ -10,6 +10,7 @@ ENTRY_POINT_GROUP = "onetake.plugins"
 BUILTIN = {
     "acp": "onetake.app.plugins:acp",
     "agent": "onetake.app.plugins:agent",
+    "anthropic-messages": "onetake.app.plugins:anthropic_messages",
     "bash": "onetake.toolkit.bash.plugin:bash",
     "delegation": "onetake.toolkit.delegation.plugin:delegation",
     "openai-chat": "onetake.app.plugins:openai_chat",

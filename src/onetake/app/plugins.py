@@ -102,13 +102,13 @@ class ModelRow(ModelInfo, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """One model of a catalogue, as a composition says it: misspelt keys are refused."""
 
 
-class OpenAIChatConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A chat-completions endpoint and the models that it answers for."""
+class EndpointConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An endpoint and the models that it answers for."""
 
     id: str
     """The provider id that the `agent` row names."""
     base_url: str
-    """What `/chat/completions` is appended to."""
+    """What `/chat/completions`, or the path of another format, is appended to."""
     models: list[str | ModelRow]
     """Model ids, or rows with what is known about the model."""
     api_key_env: str | None = None
@@ -118,14 +118,26 @@ class OpenAIChatConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     connect_timeout_s: float = 15.0
     headers: dict[str, str] = {}
     """Further headers of every request."""
-    dialect: dict[str, Any] = {}
-    """How the endpoint differs from the plain format; see `onetake.wire.chat_request.ChatDialect`."""
 
     def __post_init__(self) -> None:
         if not self.base_url.startswith(("http://", "https://")):
             raise ValueError(f"`base_url` must begin with http:// or https://, got {self.base_url!r}")
         if not self.models:
             raise ValueError("`models` must name at least one model")
+
+
+class OpenAIChatConfig(EndpointConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A chat-completions endpoint and the models that it answers for."""
+
+    dialect: dict[str, Any] = {}
+    """How the endpoint differs from the plain format; see `onetake.wire.chat_request.ChatDialect`."""
+
+
+class AnthropicMessagesConfig(EndpointConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A Messages endpoint and the models that it answers for."""
+
+    extra: dict[str, Any] = {}
+    """Fields to send along with every request, as they are; they win over computed ones."""
 
 
 def catalogue(models: list[str | ModelRow]) -> Mapping[str, ModelInfo]:
@@ -147,6 +159,31 @@ async def openai_chat(ctx: AppContext, config: OpenAIChatConfig) -> AsyncIterato
         environ=ctx.env,
         headers=config.headers,
         dialect=_dialect(config.dialect) if config.dialect else None,
+        idle_timeout_s=config.idle_timeout_s,
+        connect_timeout_s=config.connect_timeout_s,
+    )
+    unregister = ctx.providers.register(provider)
+    try:
+        yield
+    finally:
+        unregister()
+        await provider.aclose()
+
+
+@asynccontextmanager
+async def anthropic_messages(ctx: AppContext, config: AnthropicMessagesConfig) -> AsyncIterator[None]:
+    """Answer model calls by asking an endpoint of Anthropic's Messages format."""
+    from onetake.providers.anthropic_messages import AnthropicMessagesProvider
+    from onetake.wire.messages_request import MessagesDialect
+
+    provider = AnthropicMessagesProvider(
+        config.id,
+        base_url=config.base_url,
+        models=catalogue(config.models),
+        api_key_env=config.api_key_env,
+        environ=ctx.env,
+        headers=config.headers,
+        dialect=MessagesDialect(extra=config.extra),
         idle_timeout_s=config.idle_timeout_s,
         connect_timeout_s=config.connect_timeout_s,
     )

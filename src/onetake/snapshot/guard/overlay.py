@@ -4,7 +4,7 @@ A replay is worth what the replayed agent has in common with the real one. So th
 rows off, insert one `replay` row, and pin retry delays; any other difference would make the suite test
 another agent.
 
-What a row is decides, never what its config looks like: an adapter is the built-in `openai-chat`, or a row
+What a row is decides, never what its config looks like: an adapter is a built-in one (`ADAPTERS`), or a row
 that suite.toml names under `[agent] adapters`, where a reviewer sees it; what may be pinned are the delays
 and the jitter in the `retry` of an adapter's models.
 """
@@ -19,7 +19,8 @@ from onetake import jsontext
 from onetake.app.builtin import BUILTIN
 from onetake.app.composition import Composition, Row, load_uninterpolated
 
-ADAPTERS = frozenset({"openai-chat", BUILTIN["openai-chat"]})
+_ADAPTERS = ("openai-chat", "anthropic-messages")
+ADAPTERS = frozenset({*_ADAPTERS, *(BUILTIN[name] for name in _ADAPTERS)})
 """What the `use` of a built-in plugin that reaches a model can be."""
 REPLAY = "replay"
 """The built-in plugin that answers from the recording (nothing installed can take a built-in name)."""
