@@ -2,7 +2,7 @@
 
 One output item is one block (see `responses_items`): it starts with `output_item.added`, ends with
 `output_item.done`. `response.completed` and `response.incomplete` are the end; `response.failed` and `error`
-are failures. The finish carries `replayState`: `blocks` with the state of each item, and `response` with `id`,
+are failures. The finish carries `replayState`: `blocks`, the state of each item, and `response`: `id`,
 `created` and `final` (the response object of the first and the last event without `output`) and `added` (the
 items as they were announced). Events that only repeat what others say, and unknown ones, are passed over.
 """
