@@ -328,3 +328,82 @@ def test_a_request_is_written_as_it_is_read() -> None:
 def test_a_request_of_another_shape_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(WireError):
         MESSAGES.decode_request({**REQUEST, **change})
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("permission_error", "AUTH"),
+        ("billing_error", "INSUFFICIENT_BALANCE"),
+        ("not_found_error", "NOT_FOUND"),
+        ("timeout_error", "TIMEOUT"),
+        ("request_too_large", "BAD_REQUEST"),
+        ("api_error", "SERVER_ERROR"),
+    ],
+)
+def test_an_error_is_known_by_its_type(kind: str, code: str) -> None:
+    event = {"type": "error", "error": {"type": kind, "message": "x"}}
+    assert decoded([event])[-1]["reason"]["failure"]["code"] == code
+    assert MESSAGES.decode_response(event)[-1]["reason"]["failure"]["code"] == code
+
+
+def test_unusual_fields_of_any_event_are_given_back() -> None:
+    events = [start(), start(), *block(0, TEXT), *ending("end_turn")]
+    events[3:4] = [{**events[3], "x": 1}]
+    events[-1] = {"type": "message_stop", "metrics": {"ms": 1}}
+    events[0] = {**events[0], "x": 2}
+    assert encoded(decoded(events)) == events
+
+
+def test_an_input_that_is_no_object_is_wrapped_and_unwrapped() -> None:
+    call = {"type": "tool-call", "id": "t", "name": "look"}
+    for arguments in ('{"a', "[1]"):
+        message = {"role": "assistant", "content": [{**call, "arguments": arguments}]}
+        asked = ModelRequest(session_id="s", call=1, config={"model": "m"}, messages=[message])
+        body = MESSAGES.encode_request(asked)
+        assert body["messages"][0]["content"][0]["input"] == {"INVALID_JSON": arguments}
+        assert MESSAGES.decode_request(body).messages[0]["content"] == message["content"]
+
+
+def test_a_call_is_sent_as_the_endpoint_takes_it() -> None:
+    def text(role: str, value: str) -> dict[str, Any]:
+        return {"role": role, "content": [{"type": "text", "text": value}]}
+
+    unsigned = {"role": "assistant", "content": [{"type": "reasoning", "text": "of another provider"}]}
+    config = {"model": "m", "maxTokens": 10, "reasoningEffort": "low", "temperature": 1}
+    messages = [text("user", "a"), text("user", ""), unsigned, text("user", "b")]
+    body = MESSAGES.encode_request(ModelRequest(session_id="s", call=1, config=config, messages=messages))
+    assert body == {
+        "model": "m",
+        "max_tokens": 2058,
+        "temperature": 1,
+        "thinking": {"type": "enabled", "budget_tokens": 2048},
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}
+        ],
+        "stream": True,
+    }
+
+
+def test_blocks_that_the_format_has_not_are_refused() -> None:
+    for role, part in (("assistant", {"type": "image"}), ("user", {"type": "image"})):
+        asked = ModelRequest(
+            session_id="s", call=1, config={"model": "m"}, messages=[{"role": role, "content": [part]}]
+        )
+        with pytest.raises(WireError, match="image"):
+            MESSAGES.encode_request(asked)
+
+
+@pytest.mark.parametrize(
+    ("more", "effort"),
+    [({"thinking": {"type": "disabled"}}, "off"), ({"output_config": {"effort": "high"}}, "high")],
+)
+def test_the_effort_of_a_request_is_read(more: dict[str, Any], effort: str) -> None:
+    assert MESSAGES.decode_request({**REQUEST, **more}).config["reasoningEffort"] == effort
+
+
+def test_nothing_is_sent_behind_the_end_and_nothing_whole_of_an_open_answer() -> None:
+    encoder = MESSAGES.stream_encoder(ASKED, "r")
+    finish = {"type": "finish", "reason": {"kind": "stop"}}
+    assert encoder.push(finish) != b"" and encoder.push(finish) == b""
+    assert MESSAGES.encode_response([], ASKED, "r")[0] == 502

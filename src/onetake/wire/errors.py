@@ -83,6 +83,11 @@ _BY_WORD = {word: code for code, (_, word) in _WRITTEN.items()} | {
     "authentication_error": AUTH,
     "rate_limit_error": RATE_LIMIT,
     "overloaded_error": OVERLOADED,
+    "permission_error": AUTH,
+    "billing_error": INSUFFICIENT_BALANCE,
+    "not_found_error": NOT_FOUND,
+    "timeout_error": TIMEOUT,
+    "request_too_large": BAD_REQUEST,
 }
 _BY_STATUS = {
     401: AUTH,
