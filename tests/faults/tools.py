@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from onetake.testing.invariants import schema as holds
 from onetake.testing.strategies import schemas as draws
 from onetake.tools.arguments import BadArguments, check
-from onetake.tools.schema import compile_spec
+from onetake.tools.schema import SpecError, compile_spec
 from tests.faults.fault import Fault
 
 
@@ -78,6 +78,18 @@ def takes_extras(value: Any, schema: Any) -> str | None:
     return None
 
 
+def writes_into_the_spec(spec: Any) -> Any:
+    """Fills in what a spec leaves out, in the spec of the caller."""
+    schema = compile_spec(spec)
+    spec.setdefault("required", [])
+    return schema
+
+
+@given(draws.loose_specs() | draws.damaged_specs() | draws.values())
+def conversion(spec: Any) -> None:
+    holds.check_conversion(writes_into_the_spec, spec, SpecError)
+
+
 def required(convert: Any) -> Any:
     @given(draws.loose_specs())
     def prove(spec: Any) -> None:
@@ -105,4 +117,5 @@ FAULTS = [
     Fault("true-is-one", "a boolean is taken for a number", meaning),
     Fault("no-place", "a refusal does not say what to mend", refuses(says_no_place)),
     Fault("drops-extras", "a misspelt name is dropped without a word", refuses(takes_extras)),
+    Fault("writes-into-the-spec", "a tool's spec changes when its schema is made", conversion),
 ]

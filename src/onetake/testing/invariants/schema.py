@@ -92,7 +92,18 @@ def identity(value: Json) -> str:
 def check_conversion(
     convert: Convert, spec: Any, refusal: type[Exception], where: str = "parameters"
 ) -> None:
-    """Translation is total: a schema, the same each time, or the documented refusal, which names a place."""
+    """Translation is total: a schema, the same each time, or the documented refusal, which names a place.
+
+    The spec, a JSON value, is as it was before.
+    """
+    before = json.dumps(spec)
+    _check_translated(convert, spec, refusal, where)
+    after = json.dumps(spec)
+    if after != before:
+        raise InvariantViolation(f"a spec is only read: {before} became {after}")
+
+
+def _check_translated(convert: Convert, spec: Any, refusal: type[Exception], where: str) -> None:
     try:
         schema = convert(spec)
     except refusal as error:
