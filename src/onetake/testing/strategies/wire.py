@@ -27,6 +27,7 @@ from onetake.model.types import Chunk
 from onetake.testing.strategies.text import json_values, texts
 from onetake.testing.strategies.wire_chat import CHAT_WORDS, chat_chunks, chat_events
 from onetake.testing.strategies.wire_messages import MESSAGES_WORDS, messages_chunks, messages_events
+from onetake.testing.strategies.wire_responses import RESPONSES_WORDS, responses_chunks, responses_events
 from onetake.wire.sse import ServerEvent
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -183,6 +184,7 @@ class WireFormat:
 FORMATS: dict[str, WireFormat] = {
     "openai-chat": WireFormat(chunks=chat_chunks, spelled=chat_events, words=CHAT_WORDS),
     "anthropic-messages": WireFormat(chunks=messages_chunks, spelled=messages_events, words=MESSAGES_WORDS),
+    "openai-responses": WireFormat(responses_chunks, responses_events, words=RESPONSES_WORDS),
 }
 """The formats, by their names in `onetake.wire.formats`. A new one needs a module `wire_NAME` and an entry
 here; every property of the wire then holds for it too."""
