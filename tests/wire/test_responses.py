@@ -103,3 +103,41 @@ def test_an_answer_that_breaks_off_is_not_complete(count: int) -> None:
 )
 def test_a_failure_is_told_by_its_code(event: Any, code: str) -> None:
     assert read([*events()[:6], event])[-1]["reason"]["failure"]["code"] == code
+
+
+def test_a_request_is_written_as_it_was_read() -> None:
+    image = item("input_image", image_url="data:image/png;base64,aa", detail="low")
+    custom = item("custom_tool_call", id="ct_1", call_id="call_2", name="patch", input="*** x")
+    history = [
+        {"role": "developer", "content": "be brief"},
+        {
+            "role": "user",
+            "content": [item("input_text", text="see", x=1), image, item("input_file", file_id="f")],
+        },
+        item("web_search_call", id="ws_1", status="completed", action={"query": "q"}),
+        custom,
+        item("custom_tool_call_output", call_id="call_2", output="done"),
+    ]
+    tools = [item("function", name="ls", parameters={}, strict=True), item("web_search")]
+    body = {
+        "model": "m",
+        "instructions": "s",
+        "input": history,
+        "tools": tools,
+        "previous_response_id": "resp_0",
+    }
+    read = RESPONSES.decode_request(body)
+    assert (read.system, read.previous) == ("s", "resp_0")
+    asked = ModelRequest(
+        session_id="s", call=1, config={"model": "m"}, messages=read.messages, tools=read.tools
+    )
+    written = RESPONSES.encode_request(asked)
+    assert written["tools"] == tools
+    assert written["input"] == history
+
+
+def test_reasoning_whose_state_tells_no_type_is_given_back() -> None:
+    said = {"role": "assistant", "content": [{"type": "reasoning", "text": "t"}]}
+    said["source"] = {"replayState": {"blocks": [{"id": "rs"}]}}  # type: ignore[assignment]
+    asked = ModelRequest(session_id="s", call=1, config={"model": "m"}, messages=[said])
+    assert RESPONSES.encode_request(asked)["input"] == [{"id": "rs"}]

@@ -78,7 +78,7 @@ def item_of_block(block: Block, state: Any, item_id: str | None = None) -> dict[
         if kind == "message":
             return {"type": kind, **named, "role": "assistant", key: [{**new, "annotations": []}]}
         return {"type": kind, **named, key: [new] if block["text"] else []}
-    key, part_type = _PARTS.get(known["type"], ("", ""))
+    key, part_type = _PARTS.get(str(known.get("type")), ("", ""))
     parts = known.get(key)
     part = parts[0] if isinstance(parts, list) and len(parts) == 1 else None
     if isinstance(part, dict) and part.get("type") == part_type and "text" not in part:
