@@ -23,6 +23,7 @@ from onetake.model.types import Chunk, Message
 if TYPE_CHECKING:
     from onetake.model.request import ModelRequest
 
+
 def state_of(chunks: Iterable[Chunk]) -> Any:
     """The `replayState` that the chunks of an answer end with, or None."""
     return next((chunk["replayState"] for chunk in chunks if "replayState" in chunk), None)

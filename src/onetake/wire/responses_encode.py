@@ -146,7 +146,7 @@ class ResponsesStreamEncoder:
             head += self._event(f"response.{_CALLS[sent.type]}.done", **self._place(sent), **done)
         elif sent.part:
             key, part, text, _ = _PARTS[sent.type]
-            more = {"logprobs": []} if sent.type == "message" else {}
+            more: dict[str, Any] = {"logprobs": []} if sent.type == "message" else {}
             head += self._event(f"response.{text}.done", **self._place(sent), text=whole, **more)
             parts = item.get(key) or [_part(sent.type, whole)]
             head += self._event(f"response.{part}.done", **self._place(sent), part=parts[0])
