@@ -75,16 +75,45 @@ def test_damage_is_refused_with_its_place(raw: bytes, place: str) -> None:
     assert b"".join(LINES).startswith(lenient.text)
 
 
-def test_a_frame_that_claims_to_be_longer_is_damage_when_frames_follow() -> None:
-    """A wrong length must not make the frames behind it look like the rest of one."""
+def long_frame(bits: int) -> bytes:
+    """Return a frame with these bits of the length of its only block flipped: 0x20 are 1024 bytes more."""
     words = [f"word{number * number % 97} " for number in range(2000)]
     long = bytearray(compress(" ".join(words).encode() + b"\n"))
-    long[4 + 1 + 2 + 1] ^= 0x20  # in the block header, behind magic, descriptor and size: 1024 bytes more
-    torn = read_image(FRAMES[0] + bytes(long), "log").torn
+    long[4 + 1 + 2 + 1] ^= bits  # behind magic, descriptor and size
+    return bytes(long)
+
+
+def test_a_frame_that_claims_to_be_longer_is_damage_when_frames_follow() -> None:
+    """A wrong length must not make the frames behind it look like the rest of one."""
+    torn = read_image(FRAMES[0] + long_frame(0x60), "log").torn
     assert torn is not None, "without a frame behind it, it cannot be told from a torn one"
     for between in (b"", MAGIC):
         with pytest.raises(UsageError, match=r"frame 1 \(byte"):
-            read_image(FRAMES[0] + bytes(long) + between + FRAMES[1], "log")
+            read_image(FRAMES[0] + long_frame(0x60) + between + FRAMES[1], "log")
+
+
+def test_one_flipped_bit_does_not_make_an_acknowledged_batch_a_torn_one() -> None:
+    """Also when it is the last one, and the bit says how long it is, or whether more comes."""
+    with pytest.raises(UsageError, match=rf"frame 1 \(byte {len(FRAMES[0])}\) is damaged"):
+        read_image(FRAMES[0] + long_frame(0x20), "log")
+    lines = b"".join(b'{"type":"x","data":"%x"}\n' % (3**number) for number in range(60))
+    frame = compress(lines)
+    for bit in range(8 * len(frame)):
+        flipped = bytearray(frame)
+        flipped[bit // 8] ^= 1 << bit % 8
+        try:
+            assert read_image(FRAMES[0] + flipped, "log").text == LINES[0] + lines
+        except UsageError as error:
+            assert " is damaged: what comes after it cannot be trusted" in str(error)
+
+
+def test_a_damaged_newline_at_the_end_is_no_torn_tail() -> None:
+    """An unfinished write ends within its line, or just before its newline, and with nothing else."""
+    with pytest.raises(UsageError, match=r"line 2 \(byte 3\) ends with a damaged byte in place of a newline"):
+        read_image(b'{}\n{"a":1}\x0b', "log")
+    assert read_image(b'{}\n{"a":1}', "log").torn == TornTail(3, 7)
+    assert read_image(b'{}\n{"a":{}}', "log").torn == TornTail(3, 8)
+    assert read_image(b"{}\n}}", "log").torn == TornTail(3, 2)
 
 
 def test_plain_lines_are_cut_at_the_last_newline() -> None:

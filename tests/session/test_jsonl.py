@@ -209,6 +209,7 @@ DEEP = b"[" * 100_000
 
 MALFORMED = {
     "empty": (b"", "log: is empty"),
+    "only a torn tail": (HEADER[:30], "log: ends with 30 bytes of an unfinished write from byte 0 on"),
     "no newline": (HEADER + b'{"type":"x"}', "log: ends with 12 bytes of an unfinished write"),
     "not a header": (b'{"type":"turn/start"}\n', "log, line 1: is not a session header"),
     "header without id": (b'{"type":"session"}\n', "log, line 1: is not a session header"),
@@ -251,8 +252,12 @@ def test_live_reading_stops_where_reading_ends() -> None:
     assert [event["type"] for event in log.events] == ["x"]
     assert log.flaw is not None and log.flaw.startswith("line 3: expecting property name")
     assert log.torn is not None and log.torn.size == 4
-    with pytest.raises(UsageError):
+    with pytest.raises(UsageError, match="log, line 1: "):
         read_log(b"{\n", "log", live=True)
+    with pytest.raises(UsageError, match="log: holds only 30 bytes of an unfinished write from byte 0 on"):
+        read_log(HEADER[:30], "log", live=True)
+    with pytest.raises(UsageError, match=r"log: frame 0 \(byte 0\) is damaged\. A session log begins"):
+        read_log(compress(HEADER)[:-1] + b"?", "log", live=True)
 
 
 def test_lines_end_at_newlines_only() -> None:

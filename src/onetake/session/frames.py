@@ -10,10 +10,13 @@ acknowledged events.
 from __future__ import annotations
 
 import sys
+from collections import deque
+from importlib import import_module
 from typing import Any
 
 import msgspec
 
+from onetake import jsontext
 from onetake.errors import UsageError
 
 MAGIC = b"\x28\xb5\x2f\xfd"
@@ -61,15 +64,32 @@ def read_image(raw: bytes, name: str, *, lenient: bool = False) -> Image:
 
     Damage raises `UsageError` with the place, or with `lenient` ends the reading and is noted as `flaw`.
     """
-    return _read_frames(raw, name, lenient) if is_compressed(raw) else _read_lines(raw)
+    image = _read_frames(raw) if is_compressed(raw) else _read_lines(raw)
+    if image.flaw is not None and not lenient:
+        raise UsageError(
+            f"{name}: {image.flaw}: what comes after it cannot be trusted. Restore the file from a copy; "
+            f"`onetake log show {name}` prints what is before the damage."
+        )
+    return image
 
 
 def _read_lines(raw: bytes) -> Image:
     end = raw.rfind(b"\n") + 1
-    return Image(raw[:end] if end < len(raw) else raw, end, _tail(raw, end), compressed=False)
+    flaw = None
+    if _is_line(raw[end:-1]):  # an unfinished write ends within its line, or with it
+        line = raw.count(b"\n") + 1
+        flaw = f"line {line} (byte {end}) ends with a damaged byte in place of a newline"
+    return Image(raw[:end], end, None if flaw else _tail(raw, end), compressed=False, flaw=flaw)
 
 
-def _read_frames(raw: bytes, name: str, lenient: bool) -> Image:
+def _is_line(text: bytes) -> bool:
+    try:
+        return text.endswith(b"}") and isinstance(jsontext.loads(text), dict)
+    except jsontext.JsonError:
+        return False
+
+
+def _read_frames(raw: bytes) -> Image:
     zstd = _zstd()
     view = memoryview(raw)
     parts: list[bytes] = []
@@ -88,11 +108,6 @@ def _read_frames(raw: bytes, name: str, lenient: bool) -> Image:
                 break
             parts.append(part)
             at += size
-    if flaw is not None and not lenient:
-        raise UsageError(
-            f"{name}: {flaw}: what comes after it cannot be trusted. Restore the file from a copy; "
-            f"`onetake log show {name}` prints what is before the damage."
-        )
     return Image(b"".join(parts), at, None if flaw else _tail(raw, at), compressed=True, flaw=flaw)
 
 
@@ -114,7 +129,7 @@ def _is_torn(view: memoryview, at: int) -> bool:
     except zstd.ZstdError:
         return False
     # A whole frame behind it means that its length is wrong, not that the file ends early.
-    return not decompressor.eof and not _holds_frame(rest, 1)
+    return not decompressor.eof and not _holds_frame(rest, 1) and not _is_flipped(rest)
 
 
 def _holds_frame(rest: bytes, start: int) -> bool:
@@ -130,9 +145,33 @@ def _holds_frame(rest: bytes, start: int) -> bool:
     return False
 
 
+def _is_flipped(rest: bytes) -> bool:
+    """Tell whether `rest` is a whole frame of which one bit was flipped that says how long a block is."""
+    zstd = _zstd()
+    for at in _lengths(rest) if len(rest) > len(MAGIC) else ():
+        for bit in range(8):
+            mended = bytearray(rest)
+            mended[at] ^= 1 << bit
+            try:
+                zstd.decompress(mended)
+            except zstd.ZstdError:
+                continue
+            return True
+    return False
+
+
+def _lengths(frame: bytes) -> list[int]:
+    """Return the places in `frame` of what says how long its last blocks are (RFC 8878, section 3.1.1)."""
+    descriptor = frame[len(MAGIC)]
+    single = descriptor >> 5 & 1
+    at = len(MAGIC) + 2 - single + (0, 1, 2, 4)[descriptor & 3] + (single, 2, 4, 8)[descriptor >> 6]
+    places: deque[int] = deque(maxlen=9)  # a wrong length soon leads out of the frame
+    while at + 3 <= len(frame):
+        places += range(at, at + 3)
+        block = int.from_bytes(frame[at : at + 3], "little")
+        at += 3 + (1 if block >> 1 & 3 == 1 else block >> 3)
+    return list(places)
+
+
 def _zstd() -> Any:
-    if sys.version_info >= (3, 14):
-        from compression import zstd
-    else:
-        from backports import zstd
-    return zstd
+    return import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")

@@ -101,7 +101,8 @@ def parse_log(image: frames.Image, name: str, *, live: bool = False) -> LogFile:
     lines = image.text.split(b"\n")
     lines.pop()  # behind the last newline
     if not lines:
-        raise UsageError(f"{name}: is empty. A session log begins with a line like {_HEADER_EXAMPLE}")
+        what = image.flaw or (f"holds only {image.torn}" if image.torn else "is empty")
+        raise UsageError(f"{name}: {what}. A session log begins with a line like {_HEADER_EXAMPLE}")
     header_raw = lines.pop(0)
     header = _read_header(header_raw, name)
     values = jsontext.loads_lines(image.text, lines)
