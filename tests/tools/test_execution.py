@@ -200,6 +200,7 @@ def test_only_the_first_few_violations_are_shown() -> None:
 @pytest.mark.parametrize(
     "raw",
     [
+        '{"text":' + "[" * 150 + "]" * 150 + "}",
         '{"text":' + "[" * 200 + "]" * 200 + "}",
         "[" * 100_000,
         '{"a":' * 5_000 + "1" + "}" * 5_000,
