@@ -129,7 +129,7 @@ class ResponsesStreamEncoder:
             sent.part = True
             empty = _part(sent.type, "")
             head = self._event(f"response.{part}.added", **self._place(sent), part=empty)
-        more = {"logprobs": []} if sent.type == "message" else {}
+        more: dict[str, Any] = {"logprobs": []} if sent.type == "message" else {}
         return head + self._event(f"response.{text}.delta", **self._place(sent), delta=piece, **more)
 
     def _end_item(self, sent: _Sent, block: dict[str, Any]) -> bytes:
