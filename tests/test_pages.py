@@ -25,4 +25,4 @@ def test_a_block_of_the_page_about_properties_runs(tmp_path: Path, code: str) ->
 
 
 def test_there_are_blocks() -> None:
-    assert len(BLOCKS) == 4
+    assert len(BLOCKS) == 3
