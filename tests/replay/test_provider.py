@@ -364,6 +364,60 @@ def test_a_value_of_its_own_is_not_waited_for(tmp_path: Path) -> None:
         asyncio.run(stage.asked(2))
 
 
+class Above(Stage):
+    """A session that calls a tool and, in the same step, a child; both see a value that it is named for."""
+
+    def __init__(self, tmp_path: Path, *calls: str) -> None:
+        head = {"id": "{{sessionId:1}}", "parentSession": "{{sessionId}}"}
+        events = log(spawned(1, 1, "b"), *said(1, 1, "saw {{commit:1}}"))
+        child = make_recording("session.1.jsonl", head, events)
+        super().__init__(tmp_path, recorded("x"), child, mint=MINT)
+        self.logs[0].append("turn/start", {"turn": 1})
+        for call in calls:
+            self.logs[0].append("tool/call", {"turn": 1, "step": 1, "callId": call, "name": "n"})
+        live = SessionLog(header(2, parentSession=uid(1)))
+        live.append("subagent/descriptor", spawned(1, 1, "b")["data"])
+        seen(live)
+        self.logs.append(live)
+
+
+def test_a_value_that_a_call_before_the_child_is_about_to_see_is_waited_for(tmp_path: Path) -> None:
+    """The session above waits for its child, and for the calls beside it."""
+
+    async def run() -> None:
+        stage = Above(tmp_path, "a", "b")
+        chunks = stage.replay.stream(stage.request(uid(2)))
+        answer = asyncio.ensure_future(anext(chunks))
+        await asyncio.sleep(0.02)
+        assert not answer.done()
+        seen(stage.logs[0])
+        await answer
+        assert (await anext(chunks))["text"] == "saw abc123"
+        await chunks.aclose()
+        assert not stage.violations.exists()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("calls", ["b", "ba", ""])
+def test_a_session_that_waits_for_its_child_is_not_waited_for(tmp_path: Path, calls: str) -> None:
+    """Each would wait for the other; what it asked for later has its result later, too."""
+    with pytest.raises(ModelFailure, match=r"repeats \{\{commit:1\}\}"):
+        Above(tmp_path, *calls).call(uid(2))
+
+
+def test_every_session_above_waits_for_the_one_that_asks(tmp_path: Path) -> None:
+    """Also where a log does not record by which call; another session does not."""
+    stage = Above(tmp_path, "a", "b")
+    grandchild = SessionLog(header(3, parentSession=uid(2)))
+    stage.logs += [grandchild, opened(4)]
+    stage.replay._bindings()
+    waits = [stage.replay._waits_for(log, uid(3)) for log in stage.logs]
+    assert waits == [False, True, True, False]
+    seen(stage.logs[0])
+    assert stage.replay._waits_for(stage.logs[0], uid(3))
+
+
 def beside(tmp_path: Path) -> Stage:
     """Two sessions of a client at the same time; the second repeats what the recording names by the first."""
     head = {"id": "{{sessionId:1}}"}

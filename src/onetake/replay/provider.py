@@ -20,7 +20,7 @@ import msgspec
 
 from onetake.fixture.grammar import UnknownToken, substitute
 from onetake.fixture.ids import minted_name, owner_of
-from onetake.fixture.lineage import SessionFacts, session_facts
+from onetake.fixture.lineage import SessionFacts, open_before, session_facts
 from onetake.fixture.tokens import LogView, TokenTable, map_strings
 from onetake.model.failures import ModelFailure, failure
 from onetake.model.registry import ModelInfo
@@ -231,7 +231,7 @@ class Replay:
         counts the looks of the whole call.
         """
         owner = owner_of(token.strip("{}"))
-        if owner is None or owner >= len(self._recordings) or owner in self._waiting_for(caller):
+        if owner is None or owner >= len(self._recordings):
             return False
         quiet = 0
         while True:
@@ -239,9 +239,9 @@ class Replay:
             if now.get(owner) != written.get(owner):
                 return True
             log = self._open_log(owner, caller)
-            ended = log is None and owner in now
+            never = owner in now if log is None else self._waits_for(log, caller)
             quiet = 0 if log is not None and _is_busy(log) else quiet + 1
-            if self._violated or ended or quiet > _PATIENCE_QUIET or next(polls) > _PATIENCE:
+            if self._violated or never or quiet > _PATIENCE_QUIET or next(polls) > _PATIENCE:
                 return False
             await asyncio.sleep(_POLL_S)
 
@@ -250,15 +250,20 @@ class Replay:
         bound = self._bindings(caller)
         return next((log for log in self._live() if bound.get(log.id) == index), None)
 
-    def _waiting_for(self, caller: str) -> set[int]:
-        """The recorded sessions that can log nothing before the caller goes on: itself and those above it."""
-        index_of = {recording.facts.id: index for index, recording in enumerate(self._recordings)}
-        above: set[int] = set()
-        at: int | None = self._bindings(caller).get(caller)
-        while at is not None and at not in above:
-            above.add(at)
-            at = index_of.get(self._recordings[at].facts.parent or "")
-        return above
+    def _waits_for(self, log: SessionLog, caller: str) -> bool:
+        """Whether a session can log nothing before the caller goes on.
+
+        That is the caller itself, and those above it, once all is done that they asked for before.
+        """
+        below = self._sessions[caller]
+        if below is log:
+            return True
+        while (facts := session_facts(below.header, below.events)).parent in self._sessions:
+            above = self._sessions[facts.parent]
+            if above is log:
+                return facts.spawn is None or not open_before(log.events, facts.spawn)
+            below = above
+        return False
 
     def _written(self) -> dict[int, int]:
         """How many events each live session has logged, by the index of its recording."""
