@@ -29,7 +29,7 @@ SCRIPT = {
 Run = Callable[..., str]
 
 
-@pytest.fixture(params=["openai_agent", "pydantic_agent"])
+@pytest.fixture(params=["openai_agent", "responses_agent", "anthropic_agent", "pydantic_agent"])
 def run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Run:
     for name in ("CI", "ONETAKE_SNAPSHOT"):
         monkeypatch.delenv(name, raising=False)

@@ -70,7 +70,11 @@ class Recorded:
 
     async def respond(self, exchange: Exchange) -> HttpResponse:
         """Answer one call from the recording."""
-        return await give(self.answer(exchange.call), exchange)
+        answer = self.answer(exchange.call)
+        asked = exchange.call.request
+        # By the place in the recording, so that it does not matter who came first this time.
+        exchange.response_id = f"onetake-{self.bindings[asked.session_id]}-{asked.call}"
+        return await give(answer, exchange)
 
     async def aclose(self) -> None:
         """Nothing is under way: answers are logged before they are sent."""
