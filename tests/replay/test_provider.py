@@ -125,6 +125,15 @@ def test_a_token_without_a_live_value_is_a_violation(tmp_path: Path) -> None:
     assert line["kind"] == "unknown-token" and line["nearest"]["place"] == "turn 1, step 1"
 
 
+@pytest.mark.parametrize("name", ["{{msg:9/1.1}}", "{{system:a}}"])
+def test_what_no_recorded_session_gives_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr("onetake.replay.provider._POLL_S", 60.0)
+    with pytest.raises(ModelFailure, match="that this run has not produced"):
+        Stage(tmp_path, recorded(f"see {name}")).call()
+
+
 def test_a_token_of_a_rule_that_is_gone_names_the_rule(tmp_path: Path) -> None:
     stage = Stage(tmp_path, recorded("see {{ticket:1}}"), mint=[("no ([0-9]+)", "number")])
     with pytest.raises(
