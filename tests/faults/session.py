@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Sequence
 from typing import Any
 from unittest.mock import patch
@@ -10,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onetake.errors import UsageError
-from onetake.session import packing
+from onetake.session import frames, packing
+from onetake.session.appendfile import AppendFile
 from onetake.session.events import Event, make_event
-from onetake.session.frames import read_image
 from onetake.session.history import History, derive_messages
 from onetake.session.jsonl import read_log
 from onetake.session.log import SessionLog
@@ -21,9 +23,9 @@ from onetake.session.writer import SessionWriter
 from onetake.testing.invariants import packing as packs
 from onetake.testing.invariants import session as holds
 from onetake.testing.invariants import store as keeps
-from onetake.testing.strategies.logs import batches, changed_rows, conversations, event_lists
+from onetake.testing.strategies.logs import batches, changed_lines, conversations, event_lists
 from tests.faults.fault import Fault
-from tests.session.test_properties import check_numbers, load, written
+from tests.session.test_properties import FAILURES, check_numbers, load, written
 
 
 class ReusesSeq(SessionLog):
@@ -58,15 +60,7 @@ def across_steps(events: Sequence[Event]) -> list[Any]:
 
 @given(event_lists())
 def packs_across_steps(events: list[Event]) -> None:
-    packs.check_packs(across_steps, [step(event, place) for place, event in enumerate(events)])
-
-
-def step(event: Event, place: int) -> Event:
-    """The same event, in another step from the fourth on."""
-    data = event["data"]
-    if place < 3 or not isinstance(data, dict) or data.get("step") != 1:
-        return event
-    return {**event, "data": {**data, "step": 2}}
+    packs.check_packs(across_steps, events)
 
 
 def clipped(run: Sequence[Event]) -> Any:
@@ -82,22 +76,20 @@ def clips_gaps(events: list[Event]) -> None:
     packs.check_lossless(pack, packing.unpack, events)
 
 
-def lenient(records: Any) -> list[Event]:
-    """Reads what it knows of a row."""
+def lenient(line: bytes) -> list[Event]:
+    """Reads what it knows of a row, as any decoder of JSON gives it."""
     known = {"turn", "step", "index", "dt", "texts", "id", "name", "args"}
-    return packing.unpack(
-        [
-            {**record, "data": {key: value for key, value in record["data"].items() if key in known}}
-            if isinstance(record.get("data"), dict)
-            else record
-            for record in records
-        ]
-    )
+    try:
+        row = json.loads(line)
+        row["data"] = {key: value for key, value in row["data"].items() if key in known}
+        return packing.unpack([row])
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise UsageError("line 2") from None
 
 
-@given(changed_rows())
-def reads_rows_leniently(row: dict[str, Any]) -> None:
-    packs.check_strict(lenient, packing.row_of, row, packing.PackingError)
+@given(changed_lines())
+def reads_rows_leniently(line: bytes) -> None:
+    packs.check_strict(lenient, packing.row_of, line, UsageError)
 
 
 def aliasing(events: Sequence[Event]) -> list[Any]:
@@ -158,31 +150,60 @@ class LossyStore(SessionStore):
         return LosesBatch(log, super().open(log).path)
 
 
-@given(batches(), st.booleans(), st.lists(st.booleans(), max_size=4))
-def flush_loses_batch(appended: Any, squeezed: bool, fails: list[bool]) -> None:
-    keeps.check_whole(load, written(appended, squeezed, [False, *fails], LossyStore))
+FAILED_FLUSHES = st.lists(st.sampled_from(sorted(FAILURES)), max_size=4)
+
+
+@given(batches(), st.booleans(), FAILED_FLUSHES)
+def flush_loses_batch(appended: Any, squeezed: bool, fails: list[str]) -> None:
+    keeps.check_whole(load, written(appended, squeezed, fails, LossyStore))
+
+
+def goes_on_at_the_end(file: AppendFile) -> None:
+    file.length = os.fstat(file._fd).st_size
+    file._dirty = False
+
+
+@given(batches(), st.booleans(), FAILED_FLUSHES)
+def half_a_write_stays(appended: Any, squeezed: bool, fails: list[str]) -> None:
+    with patch.object(AppendFile, "_truncate", goes_on_at_the_end):
+        log = written(appended, squeezed, fails)
+    keeps.check_whole(load, log)
 
 
 def silent(raw: bytes) -> keeps.Loaded:
     """Takes a torn end for the end."""
-    image = read_image(raw, "log")
-    return keeps.Loaded(read_log(raw[: image.durable], "log").events, 0)
+    return keeps.Loaded(load(raw).events, 0)
 
 
 @given(batches(), st.booleans(), st.data())
 def says_nothing_of_a_torn_end(appended: Any, squeezed: bool, data: st.DataObject) -> None:
     log = written(appended, squeezed)
-    keeps.check_cut(silent, log, data.draw(st.integers(log.acknowledged[0][0], len(log.raw))))
+    keeps.check_cut(silent, log, data.draw(st.integers(0, len(log.raw))), UsageError)
+
+
+def unchecked(lines: bytes) -> bytes:
+    frame: bytes = frames._zstd().compress(lines)
+    return frame
+
+
+@given(batches(), st.data())
+def has_no_checksums(appended: Any, data: st.DataObject) -> None:
+    with patch.object(frames, "compress", unchecked):
+        log = written(appended, True)
+    at, bit = data.draw(st.integers(0, len(log.raw) - 1)), data.draw(st.integers(0, 7))
+    keeps.check_flip(load, log, at, bit, UsageError)
 
 
 FAULTS = [
     Fault("seq-reused", "a number is given twice after an append failed", reuses_seq),
     Fault("packs-across-steps", "a run goes on into the next step", packs_across_steps),
     Fault("clips-gaps", "a clock that was set back loses its negative gap", clips_gaps),
-    Fault("lenient-rows", "an unknown key of a row is read over, and lost", reads_rows_leniently),
+    Fault("lenient-rows", "what a row says twice, or in unknown keys, is read over", reads_rows_leniently),
     Fault("history-aliases", "the history hands out the log's own messages", history_aliases),
     Fault("history-only-appends", "the growing history does not know of replacements", history_only_appends),
     Fault("splitlines", "U+2028 and its like end a line", splits_lines_anywhere),
     Fault("flush-loses-batch", "what could not be written counts as written", flush_loses_batch),
+    Fault("half-a-write-stays", "the next batch goes behind the half of a failed one", half_a_write_stays),
+    Fault("no-checksums", "a flipped bit in a text is read as another text", has_no_checksums),
     Fault("torn-end-unsaid", "an unfinished write is dropped without a word", says_nothing_of_a_torn_end),
 ]

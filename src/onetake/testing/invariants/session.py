@@ -55,6 +55,18 @@ def check_derivation(derive: Derive, new: Callable[[], History], events: Sequenc
         raise InvariantViolation("deriving twice gives two histories")
 
 
+def check_seeded(
+    derive: Derive,
+    go_on: Callable[[Sequence[Event], Sequence[Event]], list[Message]],
+    events: Sequence[Event],
+    place: int,
+) -> None:
+    """A log that begins with a seed, the events before `place`, and goes on derives what the whole does."""
+    came, expected = go_on(events[:place], events[place:]), derive(events)
+    if came != expected:
+        raise InvariantViolation(f"after a seed of {place} events: expected {expected!r}, came {came!r}")
+
+
 def check_independence(derive: Derive, events: Sequence[Event], noise: Sequence[tuple[int, Event]]) -> None:
     """Events that are no messages change nothing: `noise` holds such events, and places to put them."""
     noisy = list(events)

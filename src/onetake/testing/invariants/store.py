@@ -7,11 +7,13 @@ than what was written without a word.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from onetake.session.events import Event
 from onetake.testing.errors import InvariantViolation
+from onetake.testing.invariants.session import check_seqs
 
 
 class Loaded(NamedTuple):
@@ -33,6 +35,16 @@ class Written(NamedTuple):
     """The sizes at which nothing is unfinished: behind each line of a plain store, each frame of another."""
 
 
+class Continued(NamedTuple):
+    """A log after somebody went on with it."""
+
+    raw: bytes
+    events: Sequence[Event]
+    """What was appended, repairs included."""
+    aside: bytes
+    """What was cut off its end, and kept elsewhere."""
+
+
 Load = Callable[[bytes], Loaded]
 
 
@@ -49,35 +61,87 @@ def check_whole(load: Load, written: Written) -> None:
         )
 
 
-def check_cut(load: Load, written: Written, cut: int) -> None:
-    """Behind its publication a log may be cut anywhere: whole batches stay, and the rest is named."""
+def check_cut(load: Load, written: Written, cut: int, refusal: type[Exception]) -> None:
+    """A log may be cut at any byte: whole batches stay, and the rest is named.
+
+    It may be refused, with its place, where nothing was acknowledged yet.
+    """
+    where = f"cut at byte {cut}"
+    kept = max((count for size, count in written.acknowledged if size <= cut), default=0)
     try:
         loaded = load(written.raw[:cut])
+    except refusal as error:
+        if kept:
+            raise InvariantViolation(f"{where}: what was acknowledged is read, came {error}") from error
+        _check_place(error, where, empty=not cut)
+        return
     except Exception as error:
-        raise InvariantViolation(
-            f"cut at byte {cut}: what was acknowledged is read: came {type(error).__name__}: {error}"
-        ) from error
-    kept = max(count for size, count in written.acknowledged if size <= cut)
+        raise InvariantViolation(f"{where}: came {type(error).__name__}: {error}") from error
     if len(loaded.events) < kept:
-        raise InvariantViolation(
-            f"cut at byte {cut}: {kept} events were acknowledged, {len(loaded.events)} were read"
-        )
-    _check_beginning(loaded, written, f"cut at byte {cut}")
-    if cut not in written.ends:
-        _check_told(loaded, f"cut at byte {cut}")
+        raise InvariantViolation(f"{where}: {kept} events were acknowledged, {len(loaded.events)} were read")
+    _check_beginning(loaded, written, where)
+    if cut not in written.ends and not loaded.torn:
+        raise InvariantViolation(f"{where}: an unfinished write was left out, and nothing is said of it")
 
 
 def check_flip(load: Load, written: Written, at: int, bit: int, refusal: type[Exception]) -> None:
-    """Of a store with checksums: a flipped bit is refused, or told as a torn end behind a true beginning."""
+    """Of a store with checksums: a flipped bit changes nothing, or is refused with its place."""
+    where = f"bit {bit} of byte {at} flipped"
+    loaded = _load_flipped(load, written, at, bit, refusal)
+    if loaded is not None and (list(loaded.events) != list(written.events) or loaded.torn):
+        raise InvariantViolation(
+            f"{where}: expected a refusal, came {len(loaded.events)} of {len(written.events)} events and "
+            f"{loaded.torn} bytes left out, or other events"
+        )
+
+
+def check_flip_in_lines(load: Load, written: Written, at: int, bit: int, refusal: type[Exception]) -> None:
+    """Of plain lines, which have no checksum: a flipped bit is refused with its place, or changes only what
+    its own line says."""
+    loaded = _load_flipped(load, written, at, bit, refusal)
+    if loaded is None:
+        return
+    start = written.raw.rfind(b"\n", 0, at) + 1
+    end = written.raw.index(b"\n", at) + 1
+    before = len(load(written.raw[:start]).events) if start else 0
+    behind = list(written.events)[len(load(written.raw[:end]).events) :]
+    came, where = list(loaded.events), f"bit {bit} of byte {at} flipped"
+    if (
+        loaded.torn
+        or came[:before] != list(written.events)[:before]
+        or came[len(came) - len(behind) :] != behind
+    ):
+        raise InvariantViolation(f"{where}: more than the line changed: {written.events!r} became {came!r}")
+
+
+def check_continued(go_on: Callable[[bytes], Continued], load: Load, written: Written, cut: int) -> None:
+    """A log that broke off goes on: what could be read stays, the new comes behind, the torn end is kept."""
+    torn = written.raw[:cut]
+    before, after = load(torn), go_on(torn)
+    loaded, where = load(after.raw), f"continued behind a cut at byte {cut}"
+    expected = [*before.events, *after.events]
+    if list(loaded.events) != expected or loaded.torn:
+        raise InvariantViolation(
+            f"{where}: expected {len(expected)} events, came {len(loaded.events)}, or others, and "
+            f"{loaded.torn} bytes left out"
+        )
+    check_seqs(loaded.events)
+    aside = torn[len(torn) - before.torn :]
+    if after.aside != aside or not after.raw.startswith(torn[: len(torn) - before.torn]):
+        raise InvariantViolation(f"{where}: {aside!r} is cut off and kept: came {after.aside!r}")
+
+
+def _load_flipped(load: Load, written: Written, at: int, bit: int, refusal: type[Exception]) -> Loaded | None:
     changed = bytes([written.raw[at] ^ (1 << bit)])
     try:
-        loaded = load(written.raw[:at] + changed + written.raw[at + 1 :])
-    except refusal:
-        return
-    where = f"bit {bit} of byte {at} flipped"
-    _check_beginning(loaded, written, where)
-    if list(loaded.events) != list(written.events):
-        _check_told(loaded, where)
+        return load(written.raw[:at] + changed + written.raw[at + 1 :])
+    except refusal as error:
+        _check_place(error, f"bit {bit} of byte {at} flipped")
+        return None
+    except Exception as error:
+        raise InvariantViolation(
+            f"bit {bit} of byte {at} flipped: it is read or refused: came {type(error).__name__}: {error}"
+        ) from error
 
 
 def _check_beginning(loaded: Loaded, written: Written, where: str) -> None:
@@ -86,6 +150,9 @@ def _check_beginning(loaded: Loaded, written: Written, where: str) -> None:
         raise InvariantViolation(f"{where}: what was read is not the beginning of what was written")
 
 
-def _check_told(loaded: Loaded, where: str) -> None:
-    if not loaded.torn:
-        raise InvariantViolation(f"{where}: an unfinished write was left out, and nothing is said of it")
+def _check_place(error: Exception, where: str, *, empty: bool = False) -> None:
+    if not empty and not _PLACE.search(str(error)):
+        raise InvariantViolation(f"{where}: a refusal names the place: came {error}")
+
+
+_PLACE = re.compile(r"\b(byte|line|frame|record|event) \d")
