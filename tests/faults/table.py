@@ -43,7 +43,7 @@ def all_faults() -> list[tuple[str, Fault]]:
 def find(room: str, fault: Fault, *, shrink: bool = False) -> Found | None:
     """Run the property on the faulty subject; None: it holds, so nobody would notice the fault.
 
-    With many more examples than the properties have, of which few are needed: the first that fails is the last.
+    With many more examples than the properties have, of which few are needed: the first that fails ends it.
     Even without randomness, other ones are drawn whenever anything changes, since Hypothesis also draws the
     constants of all modules that are loaded; and some bugs show in one example of a hundred.
     """
