@@ -196,7 +196,7 @@ def test_encode_log_writes_what_read_log_reads() -> None:
     for packed in (True, False):
         raw = encode_log(header(), events, packed=packed)
         log = read_log(raw, "log")
-        assert (log.header, log.events) == (header(), events)
+        assert (log.header, log.events) == (header(), events) and log.events is log.events
         assert log.id == "s-1"
         assert [record.count for record in log.records] == ([3, 1] if packed else [1, 1, 1, 1])
         assert [record.seq for record in log.records] == ([0, 3] if packed else [0, 1, 2, 3])

@@ -123,6 +123,15 @@ def test_what_differs_ends_a_run(last: dict[str, Any]) -> None:
     assert pack([delta(0), delta(1), last]) == [delta(0), delta(1), last]
 
 
+def test_a_run_whose_time_comes_too_far_from_its_start_ends_there() -> None:
+    """Without its envelope a row begins at time 0, and its times must not leave the safe integers."""
+    events = [delta(seq, time=time) for seq, time in enumerate([-3, 0, 1, SAFE - 3, SAFE, SAFE, SAFE])]
+    rows = pack(events)
+    assert [row["data"]["dt"] for row in rows] == [[3, 1, SAFE - 4], [0, 0]]
+    projected = [{"type": row["type"], "data": row["data"]} for row in rows]
+    assert [event["time"] for event in unpack(projected)] == [0, 3, 4, SAFE, 0, 0, 0]
+
+
 def test_runs_of_two_names_do_not_join() -> None:
     """Presence and value of the name divide tool call runs."""
     events = [

@@ -309,7 +309,7 @@ def resumed(raw: bytes, squeezed: bool) -> keeps.Continued:
         return keeps.Continued(path.read_bytes(), [*found.repaired, new], aside)
 
 
-@given(batches(), st.booleans(), st.binary(max_size=40))
+@given(batches(), st.booleans(), st.binary(max_size=40) | changed_lines())
 def test_live_reading_never_raises_behind_the_header(
     appended: list[list[Payload]], squeezed: bool, rest: bytes
 ) -> None:

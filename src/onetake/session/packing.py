@@ -4,7 +4,8 @@ A model streams a few characters at a time, and every delta is an event of its o
 directions:
 
 - A *run* is at least three consecutive events of the same kind, turn, step and index (for tool calls also the
-  same id, and the same name or none), whose `seq` rises by 1 and whose time gaps are safe integers.
+  same id, and the same name or none), whose `seq` rises by 1 and whose time gaps are safe integers, counted
+  from the event before and from the first (a projected row begins at time 0).
 - An event takes part only with exactly the keys of a delta event, in the order of the format, and values of
   the right primitive types. Anything else stays as it came and ends the run. Fragments are never joined.
 - A row stores `seq0`, `time0`, the gaps `dt` between its members (one fewer than members, possibly negative)
@@ -80,15 +81,16 @@ def spans(events: Sequence[Event], verbatim: Container[int] = ()) -> Iterator[tu
     """
     start = 0
     run: tuple[Any, ...] | None = None
-    last_seq = last_time = 0
+    last_seq = last_time = first_time = 0
     for at, event in enumerate(events):
         identity = None if at in verbatim else _identity(event)
         if identity is not None:
             seq, time = event["seq"], event["time"]
-            if identity == run and seq == last_seq + 1 and -SAFE <= time - last_time <= SAFE:
+            goes_on = identity == run and seq == last_seq + 1
+            if goes_on and abs(time - last_time) <= SAFE and abs(time - first_time) <= SAFE:
                 last_seq, last_time = seq, time
                 continue
-            last_seq, last_time = seq, time
+            last_seq, last_time, first_time = seq, time, time
         yield from _span(start, at)
         start, run = at, identity
     yield from _span(start, len(events))
