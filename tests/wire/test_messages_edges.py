@@ -1,0 +1,165 @@
+"""Anthropic's Messages at its edges: what few endpoints send, how answers break off, what is said then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from onetake import jsontext
+from onetake.model.failures import failure
+from onetake.wire.format import WireRequest, state_of
+from onetake.wire.messages import MESSAGES
+from onetake.wire.sse import SSEDecoder, encode_event
+
+ASKED = WireRequest(model="claude", stream=True)
+MESSAGE = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude", "content": []}
+START = {"type": "message_start", "message": MESSAGE}
+OPEN_TEXT = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+OPEN_THINKING = {
+    "type": "content_block_start",
+    "index": 0,
+    "content_block": {"type": "thinking", "thinking": "", "signature": ""},
+}
+SAID = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Hi"}}
+CLOSED = {"type": "content_block_stop", "index": 0}
+ENDING = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 15}}
+STOP = {"type": "message_stop"}
+
+
+def sent(events: list[dict[str, Any]]) -> bytes:
+    return b"".join(encode_event(jsontext.dumps(event), event=event["type"]) for event in events)
+
+
+def decoded(data: bytes) -> list[dict[str, Any]]:
+    decoder = MESSAGES.stream_decoder()
+    return decoder.feed(data) + decoder.close()
+
+
+def encoded(chunks: list[dict[str, Any]]) -> list[Any]:
+    encoder = MESSAGES.stream_encoder(ASKED, "msg_made", state_of(chunks))
+    data = b"".join(encoder.push(chunk) for chunk in chunks)
+    return [jsontext.loads(event.data) for event in SSEDecoder().feed(data)]
+
+
+def test_a_signature_with_further_fields_is_read_and_given_back_with_them() -> None:
+    delta = {"type": "signature_delta", "signature": "sig==", "padding": "abc"}
+    signed = {"type": "content_block_delta", "index": 0, "delta": delta}
+    events = [START, OPEN_THINKING, signed, CLOSED, ENDING, STOP]
+    chunks = decoded(sent(events))
+    state = chunks[-1]["replayState"]
+    assert state["blocks"] == [{"type": "thinking", "signature": "sig=="}]
+    assert state["response"]["events"] == [{"at": 2, "event": signed, "instead": True}]
+    assert encoded(chunks) == events
+
+
+def test_a_delta_of_an_unknown_type_says_nothing_and_is_given_back_in_its_place() -> None:
+    unknown = {"type": "content_block_delta", "index": 0, "delta": {"type": "mood_delta", "mood": "glad"}}
+    events = [START, OPEN_TEXT, unknown, SAID, CLOSED, ENDING, STOP]
+    chunks = decoded(sent(events))
+    assert chunks[:3] == [
+        {"type": "block-start", "index": 0, "blockType": "text"},
+        {"type": "text-delta", "index": 0, "text": "Hi"},
+        {"type": "block-end", "index": 0, "block": {"type": "text", "text": "Hi"}},
+    ]
+    assert encoded(chunks) == events
+
+
+def test_an_answer_whose_end_tells_no_usage_reports_none_and_is_given_back_without() -> None:
+    events = [START, OPEN_TEXT, SAID, CLOSED, {"type": "message_delta", "delta": ENDING["delta"]}, STOP]
+    chunks = decoded(sent(events))
+    assert [chunk["type"] for chunk in chunks] == ["block-start", "text-delta", "block-end", "finish"]
+    assert encoded(chunks) == events
+
+
+def test_the_usage_of_the_beginning_counts_when_the_end_tells_none() -> None:
+    start = {"type": "message_start", "message": {**MESSAGE, "usage": {"input_tokens": 25}}}
+    chunks = decoded(sent([start, {"type": "message_delta", "delta": ENDING["delta"]}, STOP]))
+    assert chunks[0] == {"type": "usage", "usage": {"inputTokens": 25, "outputTokens": 0}}
+
+
+def test_an_end_marker_without_its_blank_line_still_ends_the_answer() -> None:
+    whole = sent([START, OPEN_TEXT, SAID, CLOSED, ENDING, STOP])
+    cut = whole.removesuffix(b"\n")
+    decoder = MESSAGES.stream_decoder()
+    assert [chunk["type"] for chunk in decoder.feed(cut)] == ["block-start", "text-delta", "block-end"]
+    assert not decoder.finished
+    assert [chunk["type"] for chunk in decoder.close()] == ["usage", "finish"]
+    assert decoder.finished
+    assert decoded(cut) == decoded(whole)
+
+
+def test_an_error_without_its_blank_line_is_still_the_failure_that_it_names() -> None:
+    event = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
+    [finish] = decoded(sent([START, event]).removesuffix(b"\n"))
+    assert finish["reason"]["failure"] == {"message": "Overloaded", "code": "OVERLOADED"}
+
+
+@pytest.mark.parametrize(
+    ("rest", "where"),
+    [
+        (b"", "between events"),
+        (b"data: " + jsontext.dumps(ENDING), "inside an event"),
+        (b'data: {"type": "message_st', "inside an event"),
+        (b'data: "message_stop"', "inside an event"),
+    ],
+)
+def test_a_connection_that_ends_before_the_end_marker_says_where(rest: bytes, where: str) -> None:
+    last = decoded(sent([START, OPEN_TEXT, SAID]) + rest)[-1]
+    assert last["reason"] == {
+        "kind": "error",
+        "failure": {
+            "message": f"the provider's stream ended {where}, before its end marker",
+            "code": "STREAM_CLOSED",
+        },
+    }
+
+
+def test_an_event_that_is_no_json_is_a_malformed_stream() -> None:
+    described = decoded(b"data: {oops\n\n")[-1]["reason"]["failure"]
+    assert described["code"] == "MALFORMED_STREAM"
+    assert described["message"].startswith("the provider's stream holds what is not JSON: ")
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ({**MESSAGE, "content": "Hi"}, "message_start has no message"),
+        ({"id": "msg_1"}, "message_start has no message"),
+        (["Hi"], "an event is not an object"),
+    ],
+)
+def test_a_whole_answer_of_another_shape_is_malformed(body: Any, why: str) -> None:
+    [finish] = MESSAGES.decode_response(body)
+    assert finish["reason"]["failure"] == {
+        "message": f"the provider's stream is malformed: {why}",
+        "code": "MALFORMED_STREAM",
+    }
+
+
+def test_a_chunk_of_an_unknown_type_sends_nothing() -> None:
+    encoder = MESSAGES.stream_encoder(ASKED, "msg_made")
+    assert encoder.push({"type": "weather", "index": 0}) == b""
+    assert b"message_start" in encoder.push({"type": "text-delta", "index": 0, "text": "Hi"})
+
+
+def test_a_failure_before_anything_was_said_is_an_error_event_alone() -> None:
+    chunk = {"type": "finish", "reason": {"kind": "error", "failure": failure("Overloaded", "OVERLOADED")}}
+    [event] = encoded([chunk])
+    assert (event["type"], event["error"]["type"], event["error"]["message"]) == (
+        "error",
+        "overloaded_error",
+        "Overloaded",
+    )
+    assert decoded(sent([event])) == [chunk]
+
+
+def test_a_failure_with_a_usage_tells_the_usage_first() -> None:
+    chunks = [
+        {"type": "usage", "usage": {"inputTokens": 3, "outputTokens": 4}},
+        {"type": "finish", "reason": {"kind": "error", "failure": failure("Overloaded", "OVERLOADED")}},
+    ]
+    events = encoded(chunks)
+    assert [event["type"] for event in events] == ["message_start", "message_delta", "error"]
+    assert events[1]["usage"] == {"input_tokens": 3, "output_tokens": 4}
+    assert decoded(sent(events)) == chunks
