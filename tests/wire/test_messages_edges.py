@@ -53,6 +53,52 @@ def test_a_signature_with_further_fields_is_read_and_given_back_with_them() -> N
     assert encoded(chunks) == events
 
 
+def signed(text: str, **more: Any) -> dict[str, Any]:
+    delta = {"type": "signature_delta", "signature": text, **more}
+    return {"type": "content_block_delta", "index": 0, "delta": delta}
+
+
+@pytest.mark.parametrize(
+    "deltas",
+    [
+        [signed("si"), signed("g==")],
+        [signed("s"), signed("i"), signed("g==")],
+        [signed("si", padding="abc"), signed("g==", padding="a")],
+        [signed(""), signed("sig==")],
+        [signed("sig=="), signed("")],
+    ],
+)
+def test_a_signature_in_pieces_is_joined_and_given_back_in_pieces(deltas: list[dict[str, Any]]) -> None:
+    ping = {"type": "ping"}
+    events = [START, OPEN_THINKING, *deltas, CLOSED, ping, ENDING, {**STOP, "x": 1}]
+    chunks = decoded(sent(events))
+    assert chunks[-1]["replayState"]["blocks"] == [{"type": "thinking", "signature": "sig=="}]
+    assert encoded(chunks) == events
+
+
+def test_an_empty_signature_is_given_back_in_its_place() -> None:
+    events = [START, OPEN_THINKING, signed(""), CLOSED, {"type": "ping"}, ENDING, {**STOP, "x": 1}]
+    assert encoded(decoded(sent(events))) == events
+
+
+def test_a_signature_that_goes_on_from_the_start_of_its_block_is_joined_and_given_back() -> None:
+    part = {"type": "thinking", "thinking": "", "signature": "si"}
+    events = [START, {**OPEN_THINKING, "content_block": part}, signed("g=="), CLOSED, ENDING, STOP]
+    chunks = decoded(sent(events))
+    assert chunks[-1]["replayState"]["blocks"] == [{"type": "thinking", "signature": "sig=="}]
+    assert encoded(chunks) == events
+
+
+@pytest.mark.parametrize(("begun", "piece"), [(5, "sig=="), ("", 5), ("si", None)])
+def test_a_signature_that_is_no_text_is_a_malformed_stream(begun: Any, piece: Any) -> None:
+    part = {"type": "thinking", "thinking": "", "signature": begun}
+    chunks = decoded(sent([START, {**OPEN_THINKING, "content_block": part}, signed(piece)]))
+    assert chunks[-1]["reason"]["failure"] == {
+        "message": "the provider's stream is malformed: signature is not a string",
+        "code": "MALFORMED_STREAM",
+    }
+
+
 def test_a_delta_of_an_unknown_type_says_nothing_and_is_given_back_in_its_place() -> None:
     unknown = {"type": "content_block_delta", "index": 0, "delta": {"type": "mood_delta", "mood": "glad"}}
     events = [START, OPEN_TEXT, unknown, SAID, CLOSED, ENDING, STOP]
@@ -124,17 +170,14 @@ def test_an_event_that_is_no_json_is_a_malformed_stream() -> None:
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        ({**MESSAGE, "content": "Hi"}, "message_start has no message"),
-        ({"id": "msg_1"}, "message_start has no message"),
-        (["Hi"], "an event is not an object"),
+        ({**MESSAGE, "content": "Hi"}, "the provider's answer is malformed: it has no content"),
+        ({"id": "msg_1"}, "the provider's answer is malformed: it has no content"),
+        (["Hi"], "the provider's stream is malformed: an event is not an object"),
     ],
 )
 def test_a_whole_answer_of_another_shape_is_malformed(body: Any, why: str) -> None:
     [finish] = MESSAGES.decode_response(body)
-    assert finish["reason"]["failure"] == {
-        "message": f"the provider's stream is malformed: {why}",
-        "code": "MALFORMED_STREAM",
-    }
+    assert finish["reason"]["failure"] == {"message": why, "code": "MALFORMED_STREAM"}
 
 
 def test_a_chunk_of_an_unknown_type_sends_nothing() -> None:

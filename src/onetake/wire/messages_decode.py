@@ -63,13 +63,14 @@ def plain_start(kind: str, call_id: str = "", name: str = "") -> dict[str, Any]:
 class _OpenBlock:
     """A block that deltas arrive for."""
 
-    __slots__ = ("index", "kind", "part", "pieces", "state")
+    __slots__ = ("index", "kind", "part", "pieces", "signed", "state")
 
     def __init__(self, index: int, part: dict[str, Any]) -> None:
         self.index = index
         self.kind: str = part["type"]
         self.part = part
         self.pieces: list[str] = []
+        self.signed: dict[str, Any] = {}
         self.state = state_of_part(part) if self.kind in KINDS else {"type": self.kind}
 
     def end(self) -> Chunk:
@@ -215,12 +216,7 @@ class EventDecoder:
                 self._keep(value, instead=True)
             return
         if kind == "signature_delta" and block.kind == "thinking":
-            block.state["signature"] = join_text(
-                [block.state.get("signature") or "", _text_of(delta, "signature")]
-            )
-            if not usual:
-                self._keep(value, instead=True)
-            return
+            return self._sign(block, value, usual=usual)
         if kind == "citations_delta" and block.kind == "text":
             cited = block.state.get("citations")
             block.state["citations"] = [*(cited if isinstance(cited, list) else []), delta.get("citation")]
@@ -235,6 +231,21 @@ class EventDecoder:
             chunks.append({**delta, "name": block.part["name"], "argumentsDelta": piece})
         else:
             chunks.append({"type": f"{KINDS[block.kind]}-delta", "index": block.index, "text": piece})
+
+    def _sign(self, block: _OpenBlock, value: dict[str, Any], *, usual: bool) -> None:
+        """Add to a signature. The encoder sends a whole one as one event of its own; others are kept."""
+        before = _text_of(block.state, "signature") if block.state.get("signature") else ""
+        piece = _text_of(value["delta"], "signature")
+        block.state["signature"] = join_text([before, piece])
+        if before or not piece:
+            if block.signed:
+                self._kept.append({**block.signed, "instead": True})
+            block.signed = {}
+            return self._keep(value)
+        block.signed = {"at": self._place, "event": value}
+        if not usual:
+            self._keep(value, instead=True)
+            block.signed = {}
 
     def _block_of(self, value: dict[str, Any]) -> _OpenBlock:
         number = value.get("index")
@@ -338,7 +349,7 @@ def decode_response(body: Any, *, secrets: Iterable[str] = ()) -> list[Chunk]:
         return chunks.push(body if isinstance(body, dict) else None)
     content = body.get("content")
     if not isinstance(content, list):
-        return chunks.push({"type": "message_start"})
+        return chunks.fail(failure("the provider's answer is malformed: it has no content", MALFORMED_STREAM))
     ending = {key: body[key] for key in ("stop_reason", "stop_sequence", "stop_details") if key in body}
     message = {**body, "content": []} | dict.fromkeys(ending)
     found = chunks.push({"type": "message_start", "message": message})
