@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from onetake import jsontext
+from onetake.model.assembler import BlockAssembler
 from onetake.model.request import ModelRequest
 from onetake.wire.format import WireRequest, state_of
 from onetake.wire.responses import RESPONSES
@@ -141,3 +142,20 @@ def test_reasoning_whose_state_tells_no_type_is_given_back() -> None:
     said["source"] = {"replayState": {"blocks": [{"id": "rs"}]}}  # type: ignore[assignment]
     asked = ModelRequest(session_id="s", call=1, config={"model": "m"}, messages=[said])
     assert RESPONSES.encode_request(asked)["input"] == [{"id": "rs"}]
+
+
+def test_an_answer_that_was_cut_keeps_the_ids_of_what_is_left_of_it() -> None:
+    body = {
+        "id": "resp_1",
+        "status": "incomplete",
+        "incomplete_details": {"reason": "max_output_tokens"},
+        "output": [THOUGHT, CALLED, SAID],
+    }
+    chunks = RESPONSES.decode_response(body)
+    assert jsontext.loads(RESPONSES.encode_response(chunks, ASKED, "r")[2])["output"] == [THOUGHT, SAID]
+    live = BlockAssembler()
+    for chunk in chunks:
+        live.push(chunk)
+    said = live.message({"kind": "model"}, "m_1")
+    asked = ModelRequest(session_id="s", call=1, config={"model": "m"}, messages=[said])
+    assert RESPONSES.encode_request(asked)["input"] == [THOUGHT, SAID]

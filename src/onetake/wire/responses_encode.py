@@ -17,7 +17,7 @@ from onetake.model.types import Chunk, Usage
 from onetake.wire.chat_decode import join_text
 from onetake.wire.errors import error_of_failure, response_of_failure
 from onetake.wire.format import Answer, state_of
-from onetake.wire.responses_items import ARGUMENTS, item_of_block
+from onetake.wire.responses_items import ARGUMENTS, item_of_block, states_for
 from onetake.wire.sse import encode_event
 
 _PARTS = {"message": ("content", "content_part", "output_text", "content_index")}
@@ -194,11 +194,9 @@ def encode_response(chunks: Sequence[Chunk], model: str, *, response_id: str) ->
     if "failure" in reason:
         return response_of_failure(reason["failure"])
     state = state_of(chunks) or {}
-    states, about = state.get("blocks") or [], state.get("response") or {}
-    output = [
-        item_of_block(block, states[n] if n < len(states) else None, f"{response_id}-{n}")
-        for n, block in enumerate(assembler.blocks())
-    ]
+    blocks, about = assembler.blocks(), state.get("response") or {}
+    pairs = zip(blocks, states_for(blocks, state.get("blocks")), strict=True)
+    output = [item_of_block(block, each, f"{response_id}-{n}") for n, (block, each) in enumerate(pairs)]
     response = final_response(about, model, response_id, reason, assembler.usage)
     body = jsontext.dumps({**response, "output": output})
     return 200, {"content-type": "application/json"}, body

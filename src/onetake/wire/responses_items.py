@@ -86,5 +86,16 @@ def item_of_block(block: Block, state: Any, item_id: str | None = None) -> dict[
     return dict(known)
 
 
+def states_for(blocks: list[Block], states: Any) -> list[Any]:
+    """The state of each block, None where there is none; of a `replayState`'s `blocks`, one for each item.
+
+    An answer that was cut has lost its calls, but not their states, which must not become those of others.
+    """
+    known = list(states) if isinstance(states, list) else []
+    if len(known) > len(blocks):
+        known = [state for state in known if not isinstance(state, dict) or kind_of(state) != "tool-call"]
+    return known if len(known) == len(blocks) else [None] * len(blocks)
+
+
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""

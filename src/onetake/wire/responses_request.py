@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from onetake.model.types import Block, Message
 from onetake.wire.chat_request import WireError
 from onetake.wire.format import WireRequest
-from onetake.wire.responses_items import block_of_item, item_of_block, state_of_item
+from onetake.wire.responses_items import block_of_item, item_of_block, state_of_item, states_for
 
 if TYPE_CHECKING:
     from onetake.model.request import ModelRequest
@@ -142,8 +142,7 @@ def _encode_message(message: Message) -> list[dict[str, Any]]:
     if message["role"] == "assistant":
         source = message.get("source")
         state = source.get("replayState") if isinstance(source, dict) else None
-        states = state.get("blocks") if isinstance(state, dict) else None
-        states = states if isinstance(states, list) and len(states) == len(content) else [None] * len(content)
+        states = states_for(content, state.get("blocks") if isinstance(state, dict) else None)
         pairs = zip(content, states, strict=True)
         return [item_of_block(block, each) for block, each in pairs if _sendable(block, each)]
     items: list[dict[str, Any]] = []
