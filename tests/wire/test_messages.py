@@ -205,27 +205,40 @@ def test_a_failure_is_answered_in_the_shape_of_anthropic() -> None:
 
 
 @pytest.mark.parametrize(
-    "events",
+    ("events", "why"),
     [
-        [[]],
-        [{"type": "message_start"}],
-        [{"type": "content_block_delta", "index": 0, "delta": said("x")}],
-        [*block(0, TEXT)[:1], *block(0, TEXT)[:1]],
-        [{"type": "content_block_start", "index": 0, "content_block": {"type": "tool-call"}}],
-        [{"type": "content_block_start", "index": 0}],
-        block(0, {"type": "tool_use"}),
-        block(0, {"type": "text", "text": 1}),
-        [*block(0, TEXT)[:1], {"type": "content_block_delta", "index": 0}],
-        block(0, TEXT, {"type": "text_delta"}),
-        [{"type": "message_delta", "delta": 1}],
-        ending("other"),
-        [{"type": "message_stop"}],
+        ([[]], "malformed: an event is not an object"),
+        ([{"type": "message_start"}], "malformed: message_start has no message"),
+        (
+            [{"type": "content_block_delta", "index": 0, "delta": said("x")}],
+            "malformed: there is no open content block 0",
+        ),
+        ([*block(0, TEXT)[:1], *block(0, TEXT)[:1]], "malformed: the content block 0 cannot begin"),
+        (
+            [{"type": "content_block_start", "index": 0, "content_block": {"type": "tool-call"}}],
+            "malformed: the content block 0 cannot begin",
+        ),
+        (
+            [{"type": "content_block_start", "index": 0}],
+            "malformed: content_block_start needs an index and a content_block",
+        ),
+        (block(0, {"type": "tool_use"}), "malformed: id of a tool_use is not a string"),
+        (block(0, {"type": "text", "text": 1}), "malformed: text is not a string"),
+        (
+            [*block(0, TEXT)[:1], {"type": "content_block_delta", "index": 0}],
+            "malformed: a delta is not an object",
+        ),
+        (block(0, TEXT, {"type": "text_delta"}), "malformed: text is not a string"),
+        ([{"type": "message_delta", "delta": 1}], "malformed: the delta of a message is not an object"),
+        (ending("other"), "ended the answer with an unknown stop_reason, 'other'"),
+        ([{"type": "message_stop"}], "ended without a stop_reason"),
     ],
 )
-def test_what_is_not_of_the_format_is_a_malformed_stream(events: list[Any]) -> None:
+def test_what_is_not_of_the_format_is_a_malformed_stream(events: list[Any], why: str) -> None:
     decoder = MESSAGES.stream_decoder()
     chunks = [chunk for event in events for chunk in decoder.feed(encode_event(jsontext.dumps(event)))]
-    assert chunks[-1]["reason"]["failure"]["code"] == "MALFORMED_STREAM"
+    described = chunks[-1]["reason"]["failure"]
+    assert described["code"] == "MALFORMED_STREAM" and described["message"].endswith(why)
     assert decoder.finished and decoder.close() == []
 
 
@@ -303,31 +316,38 @@ def test_a_request_is_written_as_it_is_read() -> None:
     assert (again.messages, again.tools, again.system) == (read.messages, read.tools, read.system)
 
 
+def asking(role: str, content: Any) -> dict[str, Any]:
+    return {"messages": [{"role": role, "content": content}]}
+
+
 @pytest.mark.parametrize(
-    "change",
+    ("change", "why"),
     [
-        {"model": None},
-        {"messages": []},
-        {"system": 1},
-        {"system": [1]},
-        {"tools": [1]},
-        {"messages": [{"role": "tool", "content": "x"}]},
-        {"messages": [{"role": "user", "content": 1}]},
-        {"messages": [{"role": "user", "content": [{"type": "tool-call"}]}]},
-        {"messages": [{"role": "user", "content": [{"type": "text"}]}]},
-        {"messages": [{"role": "user", "content": [{"type": "tool_result"}]}]},
-        {
-            "messages": [
-                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": 1}]}
-            ]
-        },
-        {"messages": [{"role": "assistant", "content": [{"type": "tool_use"}]}]},
-        {"messages": [{"role": "assistant", "content": [1]}]},
+        ({"model": None}, "the request must be an object with a model"),
+        ({"messages": []}, "messages must be a list that is not empty"),
+        ({"system": 1}, "system must be a string or a list of text blocks"),
+        ({"system": [1]}, "system[0] must be a text block"),
+        ({"tools": [1]}, "tools must be a list of objects"),
+        (asking("tool", "x"), "messages[0] must be an object whose role is user or assistant"),
+        (asking("user", 1), "messages[0].content must be a string or a list of blocks"),
+        (
+            asking("user", [{"type": "tool-call"}]),
+            "messages[0].content[0] must be a content block with a type",
+        ),
+        (asking("user", [{"type": "text"}]), "messages[0].content[0].text must be a string"),
+        (asking("user", [{"type": "tool_result"}]), "messages[0].content[0].tool_use_id must be a string"),
+        (
+            asking("user", [{"type": "tool_result", "tool_use_id": "t", "content": 1}]),
+            "messages[0].content[0].content must be a string or a list of blocks",
+        ),
+        (asking("assistant", [{"type": "tool_use"}]), "messages[0].content[0].id must be a string"),
+        (asking("assistant", [1]), "messages[0].content[0] must be a content block with a type"),
     ],
 )
-def test_a_request_of_another_shape_is_refused(change: dict[str, Any]) -> None:
-    with pytest.raises(WireError):
+def test_a_request_of_another_shape_is_refused(change: dict[str, Any], why: str) -> None:
+    with pytest.raises(WireError) as caught:
         MESSAGES.decode_request({**REQUEST, **change})
+    assert str(caught.value) == why
 
 
 @pytest.mark.parametrize(
@@ -385,13 +405,21 @@ def test_a_call_is_sent_as_the_endpoint_takes_it() -> None:
     }
 
 
-def test_blocks_that_the_format_has_not_are_refused() -> None:
-    for role, part in (("assistant", {"type": "image"}), ("user", {"type": "image"})):
-        asked = ModelRequest(
-            session_id="s", call=1, config={"model": "m"}, messages=[{"role": role, "content": [part]}]
-        )
-        with pytest.raises(WireError, match="image"):
-            MESSAGES.encode_request(asked)
+@pytest.mark.parametrize(
+    ("role", "kind", "why"),
+    [
+        ("assistant", "image", "an answer cannot carry a block of type 'image'"),
+        ("assistant", "tool-result", "an answer cannot carry a block of type 'tool-result'"),
+        ("user", "image", "a block of type 'image' cannot be sent (an image needs its base64 data)"),
+        ("user", "reasoning", "a block of type 'reasoning' cannot be sent (an image needs its base64 data)"),
+    ],
+)
+def test_blocks_that_the_format_has_not_are_refused(role: str, kind: str, why: str) -> None:
+    message = {"role": role, "content": [{"type": kind}]}
+    asked = ModelRequest(session_id="s", call=1, config={"model": "m"}, messages=[message])
+    with pytest.raises(WireError) as caught:
+        MESSAGES.encode_request(asked)
+    assert str(caught.value) == why
 
 
 @pytest.mark.parametrize(
