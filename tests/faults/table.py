@@ -72,7 +72,7 @@ def find(room: str, fault: Fault, *, shrink: bool = False) -> Found | None:
 
 def _invariant(error: BaseException) -> str:
     """Where it was raised first: a violation may be raised again with more words."""
-    while error.__cause__ is not None:
+    while isinstance(error.__cause__, InvariantViolation):
         error = error.__cause__
     names = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
     return next((name for name in reversed(names) if name.startswith("check_")), names[-1])

@@ -121,9 +121,11 @@ def test_history_is_derived_from_the_log_alone(conversation: Conversation, place
         holds.check_no_alias(derive, events)
 
 
-def continued(seed: Sequence[Event], events: Sequence[Event]) -> list[Message]:
+def continued(
+    seed: Sequence[Event], events: Sequence[Event], kind: type[SessionLog] = SessionLog
+) -> list[Message]:
     """Return the history of a log that begins with a seed, was asked for it, and goes on."""
-    log = SessionLog(header(), seed)
+    log = kind(header(), seed)
     log.messages()
     for event in events:
         log.append(event["type"], event["data"], surface_op=event.get("surfaceOp"))
@@ -290,10 +292,15 @@ def test_a_store_cut_anywhere_goes_on(
     conversation: Conversation, squeezed: bool, batch: int, data: st.DataObject
 ) -> None:
     """With a clean log, what was read before and what is new; the torn end is kept beside it."""
-    payloads = [(event["type"], event["data"], event) for event in conversation[1]]
-    log = written([payloads[at : at + batch] for at in range(0, len(payloads), batch)], squeezed)
+    log = written(in_batches(conversation, batch), squeezed)
     cut = data.draw(st.integers(log.acknowledged[0][0], len(log.raw)))
     keeps.check_continued(lambda raw: resumed(raw, squeezed), load, log, cut)
+
+
+def in_batches(conversation: Conversation, size: int) -> list[list[Payload]]:
+    """Return the events of a conversation as they are appended between flushes."""
+    payloads = [(event["type"], event["data"], event) for event in conversation[1]]
+    return [payloads[at : at + size] for at in range(0, len(payloads), size)]
 
 
 def resumed(raw: bytes, squeezed: bool) -> keeps.Continued:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from onetake import jsontext
 from onetake.model.types import Message
 from onetake.session.events import Event
 from onetake.testing.errors import InvariantViolation
 
+_T = TypeVar("_T")
 Derive = Callable[[Sequence[Event]], list[Message]]
 """The history of a log, such as `onetake.session.history.derive_messages`."""
 
@@ -45,7 +47,7 @@ def check_derivation(derive: Derive, new: Callable[[], History], events: Sequenc
     """Deriving twice, and step by step, gives the same; at every event on the way."""
     history = new()
     for place, event in enumerate(events):
-        history.feed(event)
+        _result(partial(history.feed, event), f"at event {place}")
         once, grown = derive(events[: place + 1]), history.messages()
         if once != grown:
             raise InvariantViolation(
@@ -62,7 +64,8 @@ def check_seeded(
     place: int,
 ) -> None:
     """A log that begins with a seed, the events before `place`, and goes on derives what the whole does."""
-    came, expected = go_on(events[:place], events[place:]), derive(events)
+    came = _result(lambda: go_on(events[:place], events[place:]), f"after a seed of {place} events")
+    expected = derive(events)
     if came != expected:
         raise InvariantViolation(f"after a seed of {place} events: expected {expected!r}, came {came!r}")
 
@@ -75,7 +78,7 @@ def check_independence(derive: Derive, events: Sequence[Event], noise: Sequence[
     moved = {id(event): place for place, event in enumerate(noisy)}
     seq_of = {event["seq"]: moved[id(event)] for event in events}
     renumbered = [_renumbered(event, place, seq_of) for place, event in enumerate(noisy)]
-    came, expected = derive(renumbered), derive(events)
+    came, expected = _result(lambda: derive(renumbered), "with other events in between"), derive(events)
     if came != expected:
         raise InvariantViolation(f"with other events in between: expected {expected!r}, came {came!r}")
 
@@ -113,7 +116,14 @@ def check_saved(
 ) -> None:
     """A log that was stored and read again derives the same history, as JSON has it: two surrogates that make
     a pair are one character there."""
-    came = derive(load(save(events)))
+    came = _result(lambda: derive(load(save(events))), "stored and read")
     expected = jsontext.loads(jsontext.dumps(derive(events)))
     if came != expected:
         raise InvariantViolation(f"stored and read: expected {expected!r}, came {came!r}")
+
+
+def _result(attempt: Callable[[], _T], where: str) -> _T:
+    try:
+        return attempt()
+    except Exception as error:
+        raise InvariantViolation(f"{where}: came {type(error).__name__}: {error}") from error
