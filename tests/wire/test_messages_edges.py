@@ -206,3 +206,24 @@ def test_a_failure_with_a_usage_tells_the_usage_first() -> None:
     assert [event["type"] for event in events] == ["message_start", "message_delta", "error"]
     assert events[1]["usage"] == {"input_tokens": 3, "output_tokens": 4}
     assert decoded(sent(events)) == chunks
+
+
+@pytest.mark.parametrize("usage", [5, "many", [1], True, None])
+def test_a_usage_that_is_no_object_counts_nothing_and_does_not_reach_a_whole_answer(usage: Any) -> None:
+    ending = {"type": "message_delta", "delta": ENDING["delta"], "usage": usage}
+    events = [START, OPEN_TEXT, SAID, CLOSED, ending, STOP]
+    chunks = decoded(sent(events))
+    assert "usage" not in [chunk["type"] for chunk in chunks]
+    assert encoded(chunks) == events
+    whole = jsontext.loads(MESSAGES.encode_response(chunks, ASKED, "msg_made")[2])
+    assert whole["content"] == [{"type": "text", "text": "Hi"}]
+    assert whole["usage"] == {"input_tokens": 0, "output_tokens": 0}
+
+
+def test_a_call_without_an_input_in_a_whole_answer_has_no_arguments() -> None:
+    call = {"type": "tool_use", "id": "toolu_1", "name": "look"}
+    chunks = MESSAGES.decode_response({**MESSAGE, "content": [call], "stop_reason": "tool_use"})
+    assert chunks[-1]["reason"] == {"kind": "tool-calls"}
+    assert [chunk["block"] for chunk in chunks if chunk["type"] == "block-end"] == [
+        {"type": "tool-call", "id": "toolu_1", "name": "look", "arguments": "{}"}
+    ]

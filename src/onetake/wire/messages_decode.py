@@ -197,7 +197,7 @@ class EventDecoder:
             for key in ("id", "name"):
                 if not isinstance(part.get(key), str):
                     raise WireError(f"{key} of a tool_use is not a string")
-            return written_input(part["input"]) if part.get("input") or self._whole else ""
+            return written_input(part.get("input")) if part.get("input") or self._whole else ""
         text = part.get(kind) if kind in ("text", "thinking") else ""
         if text is not None and not isinstance(text, str):
             raise WireError(f"{kind} is not a string")

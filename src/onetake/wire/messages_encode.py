@@ -198,9 +198,8 @@ def encode_response(
         write_said(block, state or _bare(block)) for block, state in zip(blocks, states, strict=False)
     ]
     body |= delta.get("delta") or {"stop_reason": _STOPS.get(reason["kind"], "refusal")}
-    usage = delta.get("usage") or encode_usage(assembler.usage or {})
-    before = body.get("usage")
-    body["usage"] = {**(before if isinstance(before, dict) else {}), **usage}
+    usage = _object(delta.get("usage")) or encode_usage(assembler.usage or {})
+    body["usage"] = _object(body.get("usage")) | usage
     return 200, {"content-type": "application/json"}, jsontext.dumps(body)
 
 
@@ -231,9 +230,13 @@ def error_response(described: Failure) -> Answer:
 
 
 def _parts_of(state: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    found = state if isinstance(state, dict) else {}
-    response, blocks = found.get("response"), found.get("blocks")
-    return response if isinstance(response, dict) else {}, list(blocks) if isinstance(blocks, list) else []
+    found = _object(state)
+    blocks = found.get("blocks")
+    return _object(found.get("response")), list(blocks) if isinstance(blocks, list) else []
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _bare(block: Block) -> dict[str, Any]:
