@@ -29,11 +29,16 @@ SCRIPT = {
 Run = Callable[..., str]
 
 
-@pytest.fixture(params=["openai_agent", "responses_agent", "anthropic_agent", "pydantic_agent"])
-def run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Run:
+@pytest.fixture(autouse=True)
+def at_a_desk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where one records: no CI, and no proxy for loopback."""
     for name in ("CI", "ONETAKE_SNAPSHOT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+
+@pytest.fixture(params=["openai_agent", "responses_agent", "anthropic_agent", "pydantic_agent"])
+def run(request: pytest.FixtureRequest) -> Run:
     found: Run = import_module(f"tests.regressions.{request.param}").run
     return found
 

@@ -155,18 +155,15 @@ def test_a_damaged_log_is_restored_or_migrated(lab: Lab) -> None:
     path = lab.snapshots / "hello/session.jsonl"
     whole = path.read_bytes()
     migrate = f"`onetake migrate {os.path.relpath(path.parent)}`"
+    restored = f"restore it from git; what an editor did to its line ends, {migrate} mends"
     for damaged, guard, remedy in (
-        (whole.replace(b"\n", b"\r\n"), "non-canonical", f"rewrite it with {migrate}"),
+        (whole.replace(b"\n", b"\r\n"), "unreadable", restored),
         (
             whole.replace(b'"createdAt":0', b'"createdAt":5'),
             "unscrubbed-header",
             f"rewrite it with {migrate}",
         ),
-        (
-            whole[:-1],
-            "unreadable",
-            f"restore it from git; what an editor did to its line ends, {migrate} mends",
-        ),
+        (whole[:-1], "unreadable", restored),
     ):
         path.write_bytes(damaged)
         assert [(p.guard, p.remedy) for p in static_problems(lab.suite)] == [(guard, remedy)]
