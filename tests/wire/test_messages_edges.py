@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -227,3 +229,64 @@ def test_a_call_without_an_input_in_a_whole_answer_has_no_arguments() -> None:
     assert [chunk["block"] for chunk in chunks if chunk["type"] == "block-end"] == [
         {"type": "tool-call", "id": "toolu_1", "name": "look", "arguments": "{}"}
     ]
+
+
+CALL = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"at": "sky"}}
+CONTENT = [
+    {"type": "thinking", "thinking": "Hm", "signature": "sig=="},
+    {"type": "text", "text": "Hi", "citations": [{"url": "u"}]},
+    CALL,
+    {**CALL, "type": "server_tool_use"},
+]
+WHOLE = {**MESSAGE, "content": CONTENT, "stop_reason": "tool_use", "usage": {"output_tokens": 2}}
+STREAM = [
+    {"type": "message_start", "message": {**MESSAGE, "usage": {"input_tokens": 1}}},
+    OPEN_THINKING,
+    signed("sig=="),
+    CLOSED,
+    {**OPEN_TEXT, "content_block": {"type": "text", "text": "", "citations": []}},
+    SAID,
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "citations_delta", "citation": {}}},
+    CLOSED,
+    {**OPEN_TEXT, "content_block": {**CALL, "input": {}}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": "{}"}},
+    CLOSED,
+    {**OPEN_TEXT, "content_block": {**CALL, "type": "server_tool_use", "input": {}}},
+    CLOSED,
+    ENDING,
+    STOP,
+]
+
+
+def spoilt(value: Any) -> Iterator[Any]:
+    """The value with one thing in it left out or replaced, for each thing in it, however deep."""
+    places = list(value.items()) if isinstance(value, dict) else list(enumerate(value))
+    for key, item in places:
+        for wrong in (None, 5, "", "x", [], {}, ["x"], True):
+            changed = deepcopy(value)
+            changed[key] = wrong
+            yield changed
+        changed = deepcopy(value)
+        del changed[key]
+        yield changed
+        for inner in spoilt(item) if isinstance(item, dict | list) else ():
+            changed = deepcopy(value)
+            changed[key] = inner
+            yield changed
+
+
+def test_no_single_wrong_value_in_a_stream_makes_anything_crash() -> None:
+    for events in spoilt(STREAM):
+        data = b"".join(encode_event(jsontext.dumps(event)) for event in events)
+        chunks = decoded(data)
+        assert [chunk["type"] for chunk in chunks].count("finish") == 1
+        encoded(chunks)
+        assert MESSAGES.encode_response(chunks, ASKED, "msg_made")[0] >= 200
+
+
+def test_no_single_wrong_value_in_a_whole_answer_makes_anything_crash() -> None:
+    for body in spoilt(WHOLE):
+        chunks = MESSAGES.decode_response(body)
+        assert [chunk["type"] for chunk in chunks].count("finish") == 1
+        encoded(chunks)
+        assert MESSAGES.encode_response(chunks, ASKED, "msg_made")[0] >= 200
