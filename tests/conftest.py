@@ -75,7 +75,7 @@ def _seed_properties(config: pytest.Config, items: list[pytest.Item]) -> None:
     """
     if config.getoption("--hypothesis-seed", default=None) is None and not settings().derandomize:
         for item in filter(_is_property, items):
-            made = item.obj  # type: ignore[attr-defined]
+            made = item.obj
             target = getattr(made, "_hypothesis_state_machine_class", made)
             target._hypothesis_internal_use_seed = config.option.property_seed
 

@@ -27,7 +27,7 @@ class PlannedModel:
     """A model that follows its plans, checks what it is shown, and says little when they are used up."""
 
     id = "fake"
-    models = {"m": ModelInfo(id="m")}  # noqa: RUF012
+    models = {"m": ModelInfo(id="m")}  # noqa: RUF012 (nobody changes it)
 
     def __init__(self, plans: Sequence[CallPlan]) -> None:
         self.agent: Agent | None = None
@@ -101,7 +101,7 @@ async def planned_agent(
     for name, plan in zip(TOOLS, tools, strict=True):
         add_tool(ctx, name, handler(name, plan))
     agent = model.agent = await ctx.create_session(Path("/nowhere"))
-    agent._writer = SlowWriter(flush)  # type: ignore[assignment]
+    agent._writer = SlowWriter(flush)
     return agent
 
 

@@ -171,7 +171,7 @@ def test_a_repair_that_forgets_something_is_named() -> None:
     holds.check_repair(lambda events: [*results, *ends], built(GOOD[:10]))
     for forgotten in itertools.combinations([*results, *ends], 3):
         with pytest.raises(InvariantViolation, match="after the repair of 10 events"):
-            holds.check_repair(lambda events, few=forgotten: few, built(GOOD[:10]))  # type: ignore[misc]
+            holds.check_repair(lambda events, few=forgotten: few, built(GOOD[:10]))
 
 
 def wrong_logs(folder: Path) -> dict[str, str]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from onetake import cli
-from onetake.gateway.mock import MockModel
+from tests.gateway.endpoint import Endpoint
 from tests.snapshot.behind import AGENT, MODEL
 
 
@@ -32,21 +30,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def endpoint() -> Iterator[str]:
     """A scripted endpoint in a thread."""
-    up, down, urls = threading.Event(), threading.Event(), list[str]()
-
-    async def serve() -> None:
-        async with MockModel(MODEL) as model:
-            urls.append(model.base_url)
-            up.set()
-            while not down.is_set():
-                await asyncio.sleep(0.01)
-
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
-    thread.start()
-    up.wait()
-    yield urls[0]
-    down.set()
-    thread.join()
+    with Endpoint(MODEL) as url:
+        yield url
 
 
 AGENT_COMMAND = ["--", sys.executable, "agent.py", "Look."]

@@ -98,7 +98,7 @@ async def _play(script: Sequence[Task], pace: Sequence[int], number: int, source
         world.logs.append(agent.log)
         return agent
 
-    ctx.create_session = watched  # type: ignore[method-assign]
+    ctx.create_session = watched
 
     async def talk(agent: Agent, prompts: Sequence[str]) -> None:
         for prompt in prompts:

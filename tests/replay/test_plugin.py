@@ -89,7 +89,7 @@ def test_sessions_are_those_that_are_open_and_restarts_continue(tmp_path: Path) 
     )
 
     async def use(ctx: AppContext) -> Any:
-        ctx.agents["S"] = OpenAgent()  # type: ignore[assignment]
+        ctx.agents["S"] = OpenAgent()
         request = ModelRequest(session_id="S", call=2, config={"provider": "deepseek", "model": "m1"})
         return "".join([chunk.get("text", "") async for chunk in ctx.providers.stream(request)])
 
@@ -118,7 +118,7 @@ def test_sessions_of_former_processes_give_their_values(tmp_path: Path) -> None:
 
     async def use(ctx: AppContext) -> Any:
         request = ModelRequest(session_id="S", call=1, config={"provider": "deepseek", "model": "m1"})
-        ctx.agents["S"] = OpenAgent()  # type: ignore[assignment]
+        ctx.agents["S"] = OpenAgent()
         return "".join([chunk.get("text", "") async for chunk in ctx.providers.stream(request)])
 
     assert start(run, ReplayConfig(), ROWS, use) == "first second"

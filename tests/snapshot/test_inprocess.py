@@ -11,6 +11,7 @@ import pytest
 
 from onetake.errors import UsageError
 from onetake.snapshot import recorded_model
+from tests.gateway.endpoint import Endpoint
 
 SCRIPT = {"replies": [{"reply": {"text": "Blue."}}, {"reply": {"text": "Grey."}}]}
 
@@ -110,3 +111,16 @@ def test_a_secret_is_not_written(tmp_path: Path) -> None:
     ):
         ask(model.openai, f"My key is {key}.")
     assert list(tmp_path.iterdir()) == []
+
+
+def record(folder: Path, url: str) -> None:
+    with recorded_model(folder, upstream={"openai": url}, mode="record") as model:
+        ask(model.openai, "Sky?")
+
+
+def test_what_a_recording_cannot_keep_is_warned_of(tmp_path: Path) -> None:
+    told = "openai-chat: a replay does not give `id` back as it came"
+    with Endpoint(SCRIPT) as url, pytest.warns(UserWarning, match=told):
+        record(tmp_path, url)
+    with recorded_model(tmp_path) as model:
+        assert ask(model.openai, "Sky?") == "Blue."

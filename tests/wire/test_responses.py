@@ -139,7 +139,7 @@ def test_a_request_is_written_as_it_was_read() -> None:
 
 def test_reasoning_whose_state_tells_no_type_is_given_back() -> None:
     said = {"role": "assistant", "content": [{"type": "reasoning", "text": "t"}]}
-    said["source"] = {"replayState": {"blocks": [{"id": "rs"}]}}  # type: ignore[assignment]
+    said["source"] = {"replayState": {"blocks": [{"id": "rs"}]}}
     asked = ModelRequest(session_id="s", call=1, config={"model": "m"}, messages=[said])
     assert RESPONSES.encode_request(asked)["input"] == [{"id": "rs"}]
 

@@ -21,6 +21,7 @@ from onetake.errors import UsageError
 from onetake.model.registry import ModelInfo
 
 if TYPE_CHECKING:
+    from onetake.providers.http import HttpProvider
     from onetake.wire.chat_request import ChatDialect
 
 
@@ -153,21 +154,11 @@ async def openai_chat(ctx: AppContext, config: OpenAIChatConfig) -> AsyncIterato
 
     provider = OpenAIChatProvider(
         config.id,
-        base_url=config.base_url,
-        models=catalogue(config.models),
-        api_key_env=config.api_key_env,
-        environ=ctx.env,
-        headers=config.headers,
         dialect=_dialect(config.dialect) if config.dialect else None,
-        idle_timeout_s=config.idle_timeout_s,
-        connect_timeout_s=config.connect_timeout_s,
+        **_endpoint(ctx, config),
     )
-    unregister = ctx.providers.register(provider)
-    try:
+    async with _registered(ctx, provider):
         yield
-    finally:
-        unregister()
-        await provider.aclose()
 
 
 @asynccontextmanager
@@ -178,15 +169,29 @@ async def anthropic_messages(ctx: AppContext, config: AnthropicMessagesConfig) -
 
     provider = AnthropicMessagesProvider(
         config.id,
-        base_url=config.base_url,
-        models=catalogue(config.models),
-        api_key_env=config.api_key_env,
-        environ=ctx.env,
-        headers=config.headers,
         dialect=MessagesDialect(extra=config.extra),
-        idle_timeout_s=config.idle_timeout_s,
-        connect_timeout_s=config.connect_timeout_s,
+        **_endpoint(ctx, config),
     )
+    async with _registered(ctx, provider):
+        yield
+
+
+def _endpoint(ctx: AppContext, config: EndpointConfig) -> dict[str, Any]:
+    """What every adapter is told of its endpoint."""
+    return {
+        "base_url": config.base_url,
+        "models": catalogue(config.models),
+        "api_key_env": config.api_key_env,
+        "environ": ctx.env,
+        "headers": config.headers,
+        "idle_timeout_s": config.idle_timeout_s,
+        "connect_timeout_s": config.connect_timeout_s,
+    }
+
+
+@asynccontextmanager
+async def _registered(ctx: AppContext, provider: HttpProvider) -> AsyncIterator[None]:
+    """Let a provider answer while the context is entered."""
     unregister = ctx.providers.register(provider)
     try:
         yield

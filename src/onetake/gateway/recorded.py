@@ -19,7 +19,7 @@ from onetake.fixture.grammar import UnknownToken
 from onetake.fixture.tokens import LogView, TokenTable
 from onetake.gateway.answer import PARTIAL, Answer, give
 from onetake.gateway.conversation import Call, Conversation
-from onetake.gateway.exchange import Exchange
+from onetake.gateway.exchange import Exchange, Source
 from onetake.gateway.http import HttpResponse
 from onetake.gateway.matching import Asked, Served, difference, key, likeness, request_facts
 from onetake.model.failures import Failure, ModelFailure, failure
@@ -33,7 +33,7 @@ CHANGED_REQUEST = "changed-request"
 """A request that differs from every recorded one; the nearest answer was served."""
 
 
-class Recorded:
+class Recorded(Source):
     """Serves the answers of a recording to the conversations of one run.
 
     `calls` are the recorded calls of each session, `live` gives the conversations of the run, oldest first.
@@ -54,6 +54,7 @@ class Recorded:
         lenient: bool = False,
         pace: bool = False,
     ) -> None:
+        super().__init__()
         self.recorded = calls
         self._live = live
         self._roots = roots
@@ -65,8 +66,6 @@ class Recorded:
         self._pace = pace
         self._keys = {id(served): key(served.asked) for each in calls for served in each if served.asked}
         self._rootless = TokenTable.build(roots, nonce=nonce)
-        self.bindings: dict[str, int] = {}
-        """The recorded session of each live one, by id; beyond the recording: numbers that follow it."""
 
     async def respond(self, exchange: Exchange) -> HttpResponse:
         """Answer one call from the recording."""
@@ -75,9 +74,6 @@ class Recorded:
         # By the place in the recording, so that it does not matter who came first this time.
         exchange.response_id = f"onetake-{self.bindings[asked.session_id]}-{asked.call}"
         return await give(answer, exchange)
-
-    async def aclose(self) -> None:
-        """Nothing is under way: answers are logged before they are sent."""
 
     def answer(self, call: Call) -> Answer:
         """The answer to one call; a failure where nothing is left to serve."""

@@ -44,7 +44,8 @@ class Run:
     ) -> None:
         """Prepare a run. `source` makes the source of its answers; `models` is what the model list holds."""
         self.conversations = Conversations(self._opened, cwd=run.roots.get("cwd", ""))
-        self._source = source(self.conversations)
+        self.source = source(self.conversations)
+        """Where its answers come from."""
         self._models = models
         self._violations = run.violations
         self._store = SessionStore(Path(run.sessions_root), project=PROJECT) if run.sessions_root else None
@@ -65,7 +66,7 @@ class Run:
             self._capture(call.request)
         place = f"{self.conversations.all.index(conversation)}-{call.request.call}"
         exchange = Exchange(call, wire, format_, request, f"onetake-{place}", self._over)
-        return await self._source.respond(exchange)
+        return await self.source.respond(exchange)
 
     def _over(self, call: Call) -> None:
         self.conversations.answered(call)
@@ -89,7 +90,7 @@ class Run:
 
     async def close(self) -> None:
         """Close what is open: the agent has ended, so no request comes any more. Raises StoreError."""
-        await self._source.aclose()
+        await self.source.aclose()
         self.conversations.close()
         for writer in self._writers.values():
             await writer.close()

@@ -9,17 +9,18 @@ from __future__ import annotations
 from typing import Any
 
 from onetake.gateway.answer import Answer, give
-from onetake.gateway.exchange import Exchange
+from onetake.gateway.exchange import Exchange, Source
 from onetake.gateway.http import HttpResponse
 from onetake.gateway.script import MockScript, NoReply, Replies, Reply, ScriptedError, chunks_of
 from onetake.model.failures import Failure, failure
 from onetake.wire.errors import BAD_REQUEST, failure_of_error
 
 
-class Scripted:
+class Scripted(Source):
     """Answers calls by a script."""
 
     def __init__(self, script: MockScript) -> None:
+        super().__init__()
         self._replies = Replies(script)
 
     async def respond(self, exchange: Exchange) -> HttpResponse:
@@ -31,9 +32,6 @@ class Scripted:
         except NoReply as error:
             return await give(Answer([], failure=failure(str(error), BAD_REQUEST)), exchange)
         return await give(answer_of(reply, len(exchange.request.body)), exchange)
-
-    async def aclose(self) -> None:
-        """Nothing is under way: answers are logged before they are sent."""
 
 
 def answer_of(reply: Reply, request_chars: int) -> Answer:

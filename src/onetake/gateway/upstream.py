@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from onetake import jsontext
-from onetake.gateway.exchange import Exchange
+from onetake.gateway.exchange import Exchange, Source
 from onetake.gateway.fidelity import lost
 from onetake.gateway.http import HttpResponse
 from onetake.model.assembler import is_finish
@@ -48,17 +48,14 @@ class Endpoint:
         self.key = key
 
 
-class Upstream:
+class Upstream(Source):
     """Passes calls on to the endpoints, by the name of the format."""
 
     def __init__(self, endpoints: Mapping[str, Endpoint]) -> None:
+        super().__init__()
         self._endpoints = endpoints
         self._client: httpx.AsyncClient | None = None
         self._reading: dict[asyncio.Task[None], None] = {}
-        self.losses: dict[str, None] = {}
-        """What the recording cannot keep of what endpoints sent, each once."""
-        self.cut: list[str] = []
-        """Answers that an endpoint did not bring to their end: no recording may hold one for a whole one."""
 
     async def respond(self, exchange: Exchange) -> HttpResponse:
         """Pass one call on."""

@@ -18,6 +18,7 @@ import asyncio
 import os
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -28,7 +29,6 @@ from onetake.errors import UsageError
 from onetake.snapshot.drive.behind import FORMATS
 
 if TYPE_CHECKING:
-    from onetake.gateway.run import Run
     from onetake.runfile import RunFile
 
 Mint = Sequence[tuple[str, str]]
@@ -83,9 +83,8 @@ class _Served:
     """The endpoint, in a thread of its own: the code under test may well block this one."""
 
     def __init__(self, run_file: RunFile, source: Any, models: tuple[str, ...]) -> None:
-        self.made: list[Any] = []
         self._run_file = run_file
-        self._source = source
+        self._make_source = source
         self._models = models
         self._up = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="onetake gateway")
@@ -114,12 +113,9 @@ class _Served:
 
         self._loop, self._down = asyncio.get_running_loop(), asyncio.Event()
 
-        def keep(conversations: Any) -> Any:
-            self.made.append(self._source(conversations))
-            return self.made[0]
-
         try:
-            run: Run = Run(self._run_file, keep, models=self._models)
+            run = Run(self._run_file, self._make_source, models=self._models)
+            self.source = run.source
             async with Gateway() as gateway:
                 self._base_url = gateway.open(run)
                 self._up.set()
@@ -181,7 +177,7 @@ def _source(
 def _judge(served: _Served, run_file: RunFile, place: Path, fixtures: list[Path], mint: Mint) -> None:
     """Say what is red; write what record and refresh write."""
     red = [violation["message"] for violation in _violations(Path(run_file.violations))]
-    red += getattr(served.made[0], "cut", ())
+    red += served.source.cut
     files = _rendered(served, run_file, mint)
     if run_file.mode == "replay":
         red += [*_leftovers(served), *_differences(files, fixtures)]
@@ -191,6 +187,8 @@ def _judge(served: _Served, run_file: RunFile, place: Path, fixtures: list[Path]
         )
     if run_file.mode != "replay":
         _write(place, files, fixtures)
+    for loss in served.source.losses:
+        warnings.warn(f"{place}: {loss}", stacklevel=4)
 
 
 def _violations(path: Path) -> list[dict[str, Any]]:
@@ -206,7 +204,7 @@ def _rendered(served: _Served, run_file: RunFile, mint: Mint) -> dict[str, bytes
 
     paths = SessionStore(Path(run_file.sessions_root), project="sessions").logs()
     logs = sorted((read_file(path) for path in paths), key=lambda log: log.header["createdAt"])
-    bound = getattr(served.made[0], "bindings", None) or {log.id: n for n, log in enumerate(logs)}
+    bound = served.source.bindings or {log.id: n for n, log in enumerate(logs)}
     views = [LogView(bound[log.id], log.header, log.events) for log in logs]
     table = TokenTable.build(run_file.roots, views, mint=mint)
     return {
@@ -220,7 +218,7 @@ def _leftovers(served: _Served) -> list[str]:
     from onetake.snapshot.drive.execute import fixture_name
 
     found = []
-    for index, calls in enumerate(served.made[0].recorded):
+    for index, calls in enumerate(served.source.recorded):
         made = sum(call.used for call in calls)
         if made < len(calls):
             found.append(f"{fixture_name(index)}: {len(calls)} model calls are recorded, {made} were made")

@@ -35,6 +35,7 @@ from onetake.model.types import Block, Chunk, Reason, Usage, new_id
 from onetake.wire.chat_request import WireError
 from onetake.wire.errors import CONTENT_FILTER, OVERLOADED, failure_of_error
 from onetake.wire.sse import SSEDecoder
+from onetake.wire.usage import count, details, disjoint
 
 DONE = "[DONE]"
 """The data of the event that ends a stream."""
@@ -251,19 +252,11 @@ def decode_response(
 
 def decode_usage(usage: dict[str, Any]) -> Usage:
     """Return disjoint token counts: input and output always, the others where the provider reports them."""
-    cached = _count(_details(usage, "prompt_tokens_details").get("cached_tokens"))
-    if cached is None:
-        cached = _count(usage.get("prompt_cache_hit_tokens"))
-    reasoning = _count(_details(usage, "completion_tokens_details").get("reasoning_tokens"))
-    decoded: Usage = {
-        "inputTokens": max(0, (_count(usage.get("prompt_tokens")) or 0) - (cached or 0)),
-        "outputTokens": _count(usage.get("completion_tokens")) or 0,
-    }
-    if cached is not None:
-        decoded["cacheReadTokens"] = cached
-    if reasoning is not None:
-        decoded["reasoningTokens"] = reasoning
-    return decoded
+    cached = details(usage, "prompt_tokens_details").get("cached_tokens")
+    if count(cached) is None:
+        cached = usage.get("prompt_cache_hit_tokens")
+    reasoning = details(usage, "completion_tokens_details").get("reasoning_tokens")
+    return disjoint(usage.get("prompt_tokens"), usage.get("completion_tokens"), cached, reasoning)
 
 
 def join_text(pieces: list[str]) -> str:
@@ -312,12 +305,3 @@ def _text_of(holder: dict[str, Any], key: str) -> str:
     if not isinstance(value, str):
         raise WireError(f"{key} is not a string")
     return value
-
-
-def _details(usage: dict[str, Any], key: str) -> dict[str, Any]:
-    value = usage.get(key)
-    return value if isinstance(value, dict) else {}
-
-
-def _count(value: Any) -> int | None:
-    return value if type(value) is int and value >= 0 else None

@@ -21,13 +21,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from onetake import jsontext
-from onetake.model.assembler import BlockAssembler
-from onetake.model.failures import STREAM_CLOSED, failure
 from onetake.model.types import Chunk, Usage
 from onetake.wire.chat_decode import DONE, join_text
 from onetake.wire.chat_request import ChatDialect, WireError, encode_assistant
 from onetake.wire.errors import error_of_failure, response_of_failure
+from onetake.wire.format import assembled
 from onetake.wire.sse import encode_event
+from onetake.wire.usage import reported
 
 _FINISHES = {"stop": "stop", "tool-calls": "tool_calls", "max-tokens": "length"}
 _FIELDS = {"text": "content", "reasoning": "reasoning_content"}
@@ -138,12 +138,7 @@ def encode_response(
     chunks: Iterable[Chunk], model: str, *, response_id: str = "chatcmpl-0", created: int = 0
 ) -> tuple[int, dict[str, str], bytes]:
     """Return status, headers and JSON body of a whole answer; a failed call becomes an HTTP error."""
-    assembler = BlockAssembler()
-    for chunk in chunks:
-        assembler.push(chunk)
-    reason = assembler.finish
-    if not assembler.finished:
-        reason = {"failure": failure("the answer ended before it finished", STREAM_CLOSED)}
+    assembler, reason = assembled(chunks)
     if "failure" in reason:
         return response_of_failure(reason["failure"])
     message = encode_assistant(assembler.blocks(), ChatDialect())
@@ -161,15 +156,4 @@ def encode_response(
 
 def encode_usage(usage: Usage) -> dict[str, Any]:
     """Return token counts as the format reports them: the prompt's with cache reads, and the sum of all."""
-    prompt = usage.get("inputTokens", 0) + usage.get("cacheReadTokens", 0)
-    completion = usage.get("outputTokens", 0)
-    encoded: dict[str, Any] = {
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "total_tokens": prompt + completion,
-    }
-    if "cacheReadTokens" in usage:
-        encoded["prompt_tokens_details"] = {"cached_tokens": usage["cacheReadTokens"]}
-    if "reasoningTokens" in usage:
-        encoded["completion_tokens_details"] = {"reasoning_tokens": usage["reasoningTokens"]}
-    return encoded
+    return reported(usage, "prompt", "completion")

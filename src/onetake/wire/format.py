@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from onetake.model.failures import Failure
-from onetake.model.types import Chunk, Message
+from onetake.model.assembler import BlockAssembler
+from onetake.model.failures import STREAM_CLOSED, Failure, failure
+from onetake.model.types import Chunk, Message, Reason
 
 if TYPE_CHECKING:
     from onetake.model.request import ModelRequest
@@ -27,6 +28,16 @@ if TYPE_CHECKING:
 def state_of(chunks: Iterable[Chunk]) -> Any:
     """The `replayState` that the chunks of an answer end with, or None."""
     return next((chunk["replayState"] for chunk in chunks if "replayState" in chunk), None)
+
+
+def assembled(chunks: Iterable[Chunk]) -> tuple[BlockAssembler, Reason]:
+    """A whole answer, and how it ended: without a finish it was cut short."""
+    assembler = BlockAssembler()
+    for chunk in chunks:
+        assembler.push(chunk)
+    if assembler.finished:
+        return assembler, assembler.finish
+    return assembler, {"failure": failure("the answer ended before it finished", STREAM_CLOSED)}
 
 
 Answer = tuple[int, dict[str, str], bytes]

@@ -14,12 +14,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from onetake import jsontext
-from onetake.model.assembler import BlockAssembler
-from onetake.model.failures import STREAM_CLOSED, Failure, failure
+from onetake.model.failures import Failure
 from onetake.model.types import Block, Chunk, Usage
 from onetake.wire.chat_decode import join_text
 from onetake.wire.errors import error_of_failure, response_of_failure
-from onetake.wire.format import Answer
+from onetake.wire.format import Answer, assembled
 from onetake.wire.messages_blocks import write_said
 from onetake.wire.messages_decode import CUT_SHORT, plain_start
 from onetake.wire.sse import encode_event
@@ -181,12 +180,7 @@ def encode_response(
     chunks: Iterable[Chunk], model: str, *, response_id: str = "msg_0"
 ) -> tuple[int, dict[str, str], bytes]:
     """Return status, headers and JSON body of a whole answer; a failed call becomes an HTTP error."""
-    assembler = BlockAssembler()
-    for chunk in chunks:
-        assembler.push(chunk)
-    reason = assembler.finish
-    if not assembler.finished:
-        reason = {"failure": failure("the answer ended before it finished", STREAM_CLOSED)}
+    assembler, reason = assembled(chunks)
     response, states = _parts_of(assembler.replay_state)
     delta = response.get("delta") or {}
     if "failure" in reason and not delta:

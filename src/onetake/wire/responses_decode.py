@@ -20,6 +20,7 @@ from onetake.wire.chat_request import WireError
 from onetake.wire.errors import CONTENT_FILTER, failure_of_error
 from onetake.wire.responses_items import ARGUMENTS, block_of_item, kind_of, state_of_item, text_of
 from onetake.wire.sse import SSEDecoder
+from onetake.wire.usage import details, disjoint
 
 _DELTAS = {
     "response.output_text.delta": "text",
@@ -197,23 +198,15 @@ def decode_response(value: Any, *, secrets: Iterable[str] = ()) -> list[Chunk]:
 
 def decode_usage(usage: dict[str, Any]) -> Usage:
     """Return disjoint token counts."""
-    cached = _count(_details(usage, "input_tokens_details").get("cached_tokens"))
-    reasoning = _count(_details(usage, "output_tokens_details").get("reasoning_tokens"))
-    decoded: Usage = {
-        "inputTokens": max(0, (_count(usage.get("input_tokens")) or 0) - (cached or 0)),
-        "outputTokens": _count(usage.get("output_tokens")) or 0,
-    }
-    if cached is not None:
-        decoded["cacheReadTokens"] = cached
-    if reasoning is not None:
-        decoded["reasoningTokens"] = reasoning
-    return decoded
+    cached = details(usage, "input_tokens_details").get("cached_tokens")
+    reasoning = details(usage, "output_tokens_details").get("reasoning_tokens")
+    return disjoint(usage.get("input_tokens"), usage.get("output_tokens"), cached, reasoning)
 
 
 def _reason(kind: str, response: dict[str, Any], has_calls: bool) -> Reason:
     if kind == "response.completed":
         return {"kind": "tool-calls" if has_calls else "stop"}
-    why = _details(response, "incomplete_details").get("reason")
+    why = details(response, "incomplete_details").get("reason")
     if why == "max_output_tokens":
         return {"kind": "max-tokens"}
     if why == "content_filter":
@@ -241,12 +234,3 @@ def _without_output(response: Any) -> dict[str, Any]:
     if not isinstance(response, dict):
         raise WireError("response is not an object")
     return {key: value for key, value in response.items() if key != "output"}
-
-
-def _details(holder: dict[str, Any], key: str) -> dict[str, Any]:
-    value = holder.get(key)
-    return value if isinstance(value, dict) else {}
-
-
-def _count(value: Any) -> int | None:
-    return value if type(value) is int and value >= 0 else None

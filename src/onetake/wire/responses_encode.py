@@ -11,14 +11,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from onetake import jsontext
-from onetake.model.assembler import BlockAssembler
-from onetake.model.failures import STREAM_CLOSED, failure
 from onetake.model.types import Chunk, Usage
 from onetake.wire.chat_decode import join_text
 from onetake.wire.errors import error_of_failure, response_of_failure
-from onetake.wire.format import Answer, state_of
+from onetake.wire.format import Answer, assembled, state_of
 from onetake.wire.responses_items import ARGUMENTS, item_of_block, states_for
 from onetake.wire.sse import encode_event
+from onetake.wire.usage import reported
 
 _PARTS = {"message": ("content", "content_part", "output_text", "content_index")}
 _PARTS["reasoning"] = ("summary", "reasoning_summary_part", "reasoning_summary_text", "summary_index")
@@ -185,12 +184,7 @@ def whole_response(model: str, response_id: str, status: str, usage: Usage | Non
 
 def encode_response(chunks: Sequence[Chunk], model: str, *, response_id: str) -> Answer:
     """Return status, headers and JSON body of a whole answer; a failed call becomes an HTTP error."""
-    assembler = BlockAssembler()
-    for chunk in chunks:
-        assembler.push(chunk)
-    reason = assembler.finish
-    if not assembler.finished:
-        reason = {"failure": failure("the answer ended before it finished", STREAM_CLOSED)}
+    assembler, reason = assembled(chunks)
     if "failure" in reason:
         return response_of_failure(reason["failure"])
     state = state_of(chunks) or {}
@@ -204,15 +198,7 @@ def encode_response(chunks: Sequence[Chunk], model: str, *, response_id: str) ->
 
 def encode_usage(usage: Usage) -> dict[str, Any]:
     """Return token counts as the format reports them: the prompt's with cache reads, and the sum of all."""
-    cached, output = usage.get("cacheReadTokens", 0), usage.get("outputTokens", 0)
-    prompt = usage.get("inputTokens", 0) + cached
-    encoded: dict[str, Any] = {"input_tokens": prompt, "output_tokens": output}
-    encoded["total_tokens"] = prompt + output
-    if "cacheReadTokens" in usage:
-        encoded["input_tokens_details"] = {"cached_tokens": cached}
-    if "reasoningTokens" in usage:
-        encoded["output_tokens_details"] = {"reasoning_tokens": usage["reasoningTokens"]}
-    return encoded
+    return reported(usage, "input", "output")
 
 
 def _part(item_type: str, text: str) -> dict[str, Any]:

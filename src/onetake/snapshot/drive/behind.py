@@ -22,8 +22,7 @@ from onetake.snapshot.suites.settings import GatewayTable
 from onetake.snapshot.suites.suite import Scenario, Suite
 
 if TYPE_CHECKING:
-    from onetake.gateway.recorded import Recorded
-    from onetake.gateway.upstream import Upstream
+    from onetake.gateway.exchange import Source
 
 FORMATS = {"openai": ("openai-chat", "openai-responses"), "anthropic": ("anthropic-messages",)}
 """By the name of an endpoint in suite.toml: the formats that it speaks."""
@@ -34,7 +33,7 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 class Behind:
     """The gateway as one run sees it."""
 
-    def __init__(self, world: World, base_url: str, source: Recorded | Upstream | None) -> None:
+    def __init__(self, world: World, base_url: str, source: Source) -> None:
         self._source = source
         self.places = {
             "cwd": str(world.cwd),
@@ -62,19 +61,19 @@ class Behind:
                     )
 
     @property
-    def bindings(self) -> dict[str, int] | None:
-        """The recorded session of each conversation; None where there was no recording."""
-        return getattr(self._source, "bindings", None)
+    def bindings(self) -> dict[str, int]:
+        """The recorded session of each conversation; empty where there was no recording."""
+        return self._source.bindings
 
     @property
     def losses(self) -> list[str]:
         """What a recording cannot give back of what the endpoint sent."""
-        return list(getattr(self._source, "losses", ()))
+        return list(self._source.losses)
 
     @property
     def cut(self) -> list[str]:
         """Answers that the endpoint cut short."""
-        return list(getattr(self._source, "cut", ()))
+        return list(self._source.cut)
 
 
 @asynccontextmanager
@@ -103,16 +102,11 @@ async def behind_gateway(
         source = _scripted(suite, table.script)
     else:
         source = _upstream(suite, scenario, table, environ)
-    made: list[Any] = []
-
-    def keep(conversations: Any) -> Any:
-        made.append(source(conversations))
-        return made[0]
-
+    run = Run(run_file, source, models=tuple(table.models))
     async with Gateway() as gateway:
-        base_url = gateway.open(Run(run_file, keep, models=tuple(table.models)))
+        base_url = gateway.open(run)
         try:
-            yield Behind(world, base_url, made[0])
+            yield Behind(world, base_url, run.source)
         finally:
             await gateway.close(base_url)
 

@@ -243,7 +243,7 @@ def _collect_sessions(
         [session_facts(log.header, log.events) for log in logs],
         _facts(recorded),
     )
-    if behind is not None and behind.bindings is not None:  # what was asked decided there
+    if behind is not None and behind.bindings:  # what was asked decided there
         harvest.bindings = dict(behind.bindings)
     harvest.sessions = sorted(logs, key=lambda log: harvest.bindings[log.id])
 

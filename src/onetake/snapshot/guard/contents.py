@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -121,8 +122,8 @@ def file_problems(
     _derivable(report, scenario, fixtures)
     for name, data in files.items():
         if is_compared(surface_of(name) or "", scenario, suite):
-            report.attempt(name, lambda name=name, data=data: _layout(report, name, data))  # type: ignore[misc]
-            report.attempt(name, lambda name=name, data=data: _header_tokens(report, name, data, pins))  # type: ignore[misc]
+            report.attempt(name, partial(_layout, report, name, data))
+            report.attempt(name, partial(_header_tokens, report, name, data, pins))
 
 
 def _missing(report: Reporter, scenario: Scenario, suite: Suite, files: dict[str, bytes], pins: Pins) -> None:

@@ -131,6 +131,7 @@ class _Recording:
         scenario, suite = self._scenario, self._suite
         harvest = await self._run_once(mode, scenario, folder)
         self._harvests.append(harvest)
+        self.verdict.notes += harvest.warnings
         plain = render(harvest, scenario, suite, self.pins, self.committed)
         joined = render(harvest, scenario, suite, self.pins, self.committed, joined=True)
         self.verdict.problems += harvest_problems(harvest, suite, scenario)
