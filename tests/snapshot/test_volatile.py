@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 from typing import Any
 
 from onetake.snapshot.findings import Advice
 from onetake.snapshot.report import Reporter, as_json, failure_text
 from tests.snapshot.lab import USAGE, Lab, command, failures, red
 
-RANDOM = "$(head -c2 /dev/urandom | od -An -tx1 | tr -d ' \\n')"
+RANDOM = "$(head -c4 /dev/urandom | od -An -tx1 | tr -d ' \\n' | tr a-f 0-5)f7"
+"""A new value in every run, which looks like an id in each of them."""
 
 
 def replies(*turns: list[str] | str) -> list[dict[str, Any]]:
@@ -46,11 +48,11 @@ def test_a_random_id_that_the_model_uses_is_minted(lab: Lab) -> None:
     """The tool prints it, the model repeats it and hands it to another tool: it keeps its identity."""
     model = replies(
         [f"id={RANDOM}; touch $id.job; echo job $id queued"],
-        ["ls {{fromRequest:job ([0-9a-f]{4}) queued}}.job"],
-        "Job {{fromRequest:job ([0-9a-f]{4}) queued}} is there.",
+        ["ls {{fromRequest:job ([0-9a-f]{10}) queued}}.job"],
+        "Job {{fromRequest:job ([0-9a-f]{10}) queued}} is there.",
     )
     advice = advised(lab, model)
-    assert advice.rules == "[[normalize.mint]]\npattern = 'job ([0-9a-f]{4})\\b'\nas = \"job\""
+    assert advice.rules == "[[normalize.mint]]\npattern = 'job ([0-9a-f]{10})\\b'\nas = \"job\""
     first = advice.text.split("\n")[0]
     assert first.startswith("this tool result prints a value that changes from run to run: `")
     assert first.count("`") == 6, "the values of three runs"
@@ -62,6 +64,23 @@ def test_a_random_id_that_the_model_uses_is_minted(lab: Lab) -> None:
     assert red(lab.replay("tools")) == {}
     lab.edit("snapshots/tools/session.jsonl", "job {{job:1}} queued", "job {{job:1}} waiting")
     assert red(lab.replay("tools")) == {"tools": {"log"}}, "a really changed result is still red"
+
+
+def test_a_trial_that_fails_widens_the_pattern(lab: Lab, tmp_path: Path) -> None:
+    """Three ids of figures only, by chance: the next has letters, and the rule must hold for it."""
+    ids = tmp_path / "ids"
+    ids.write_text(
+        "".join(f"{value}\n" for value in ["1234", "5678", "9012", *(f"{n:02x}e7" for n in range(40))])
+    )
+    model = replies(
+        [f"id=$(head -n 1 {ids}); sed -i.bak 1d {ids}; touch $id.job; echo job $id queued"],
+        ["ls {{fromRequest:job ([0-9a-f]{4}) queued}}.job"],
+        "Job {{fromRequest:job ([0-9a-f]{4}) queued}} is there.",
+    )
+    advice = advised(lab, model)
+    assert advice.rules == "[[normalize.mint]]\npattern = 'job ([0-9a-f]{4})\\b'\nas = \"job\""
+    paste(lab, advice)
+    assert red(lab.record("tools", replies=model)) == {}
 
 
 def test_a_timestamp_is_masked_where_it_shows(lab: Lab) -> None:

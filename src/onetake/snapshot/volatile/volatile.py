@@ -95,6 +95,8 @@ class _Search:
         self._committed = committed
         self._trial = trial
         self._trials = 0
+        self._evidence: list[Harvest] = []
+        """Replays under a rule that turned out too narrow: they show what else the value can be."""
         self.echoed_time = False
         """Whether the model repeated a time or a duration, which is masked at first all the same."""
         self._start()
@@ -179,6 +181,7 @@ class _Search:
         self._runs = runs[:1]
         if await self._replay() and await self._replay():
             return True
+        self._evidence += self._runs[1:]
         self._suite, self._runs = suite, runs
         self._found.pop()
         return False
@@ -225,9 +228,17 @@ class _Search:
             if different:
                 first = min(different, key=lambda place: place.line)
                 same = [place for place in different if (place.line, place.path) == (first.line, first.path)]
-                values = (first.values[0], *(place.values[1] for place in same))
+                values = (first.values[0], *(place.values[1] for place in same), *self._more(first))
                 return msgspec.structs.replace(first, values=values)
         return None
+
+    def _more(self, first: Place) -> Iterator[Any]:
+        """What the evidence has at a place."""
+        live = self._render(self._runs[0]).files.get(first.file)
+        for run in self._evidence:
+            place = next(places(first.file, live, self._render(run).files.get(first.file)), None)
+            if place is not None and (place.line, place.path) == (first.line, first.path):
+                yield place.values[1]
 
     def proposal(self) -> Advice | None:
         """The rules that make the runs agree; None when they agree without any by now."""
