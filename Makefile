@@ -42,7 +42,7 @@ test: lint ## everything that must be green before a commit
 nightly: .venv/.dev ## the tests with many repeats and 100 times deeper property tests
 	ONETAKE_NIGHTLY=1 $(PY) -m pytest -n $(WORKERS) --dist worksteal
 
-bench: .venv/.dev ## start-up, scenario, suite, codec and memory figures
+bench: .venv/.dev ## start-up, scenario, suite, codec, gateway and memory figures
 	$(PY) -m benchmarks
 
 e2e: .venv/.dev ## the agent against a real endpoint; needs a key (see tests/e2e)

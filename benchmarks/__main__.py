@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 
-from benchmarks import codec, differences, processes, suites
+from benchmarks import codec, differences, gateway, processes, suites
 
 ALL = {
     "processes": processes.main,
     "codec": codec.main,
     "differences": differences.main,
+    "gateway": gateway.main,
     "suites": suites.main,
 }
 

@@ -429,3 +429,26 @@ def test_missing_files_and_bad_names_are_usage_errors(store: SessionStore, tmp_p
 def test_a_project_is_named_after_its_folder(cwd: str, name: str) -> None:
     """Readable, short, and fit for a directory."""
     assert project_name(cwd) == name
+
+
+def test_a_store_that_does_not_wait_for_the_disk_syncs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It writes the same bytes in the same order; a store that waits syncs each of them."""
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+
+    async def main(name: str, *, wait: bool) -> bytes:
+        store = SessionStore(tmp_path / name, compression="none", project="p", synced=wait)
+        log = started_turn()
+        writer = store.open(log)
+        await writer.flush()
+        log.append("x", {"n": 1})
+        await writer.close()
+        return store.logs()[0].read_bytes()
+
+    waited = asyncio.run(main("waits", wait=True))
+    assert len(synced) >= 2
+    synced.clear()
+    assert asyncio.run(main("hurries", wait=False)) == waited
+    assert synced == []

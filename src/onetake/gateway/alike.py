@@ -82,7 +82,7 @@ def alike(sent: Message, held: Message) -> bool:
     if sent["role"] != held["role"]:
         return False
     if sent["role"] != "assistant":
-        return bool(_unmarked(sent["content"]) == _unmarked(held["content"]))
+        return _equal(sent["content"], held["content"])
     calls, other_calls = _calls(sent), _calls(held)
     if calls or other_calls:
         return calls == other_calls
@@ -107,7 +107,11 @@ def _text(message: Message) -> str:
     return "".join(block["text"] for block in message["content"] if block.get("type") == "text").strip()
 
 
-def _unmarked(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _unmarked(item) for key, item in value.items() if key not in _MARKS}
-    return [_unmarked(item) for item in value] if isinstance(value, list) else value
+def _equal(one: Any, other: Any) -> bool:
+    """Whether two JSON values are equal but for marks."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        mine, theirs = one.keys() - _MARKS, other.keys() - _MARKS
+        return mine == theirs and all(_equal(one[key], other[key]) for key in mine)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_equal, one, other))
+    return bool(one == other)

@@ -57,7 +57,10 @@ class Conversations:
             if each.busy:
                 continue
             held = each.messages()
-            count, equal = common(heard.messages, held), _same_header(each, heard)
+            count = common(heard.messages, held)
+            if held and not count:
+                continue
+            equal = _same_header(each, heard)
             if count == len(held) and (equal or _known(held)):
                 whole.append((count, equal, each))
             elif equal and _known(held[:count]):

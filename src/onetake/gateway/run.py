@@ -48,7 +48,10 @@ class Run:
         """Where its answers come from."""
         self._models = models
         self._violations = run.violations
-        self._store = SessionStore(Path(run.sessions_root), project=PROJECT) if run.sessions_root else None
+        self._store: SessionStore | None = None
+        if run.sessions_root:
+            # The runner that reads it is this process, or the one that waits for it.
+            self._store = SessionStore(Path(run.sessions_root), project=PROJECT, synced=False)
         self._capture = RequestCapture(Path(run.requests)) if run.requests else None
         self._writers: dict[str, SessionWriter] = {}
 

@@ -22,26 +22,30 @@ from onetake.errors import UsageError
 class AppendFile:
     """An open, locked file. Methods raise `OSError` as the system does."""
 
-    def __init__(self, path: Path, fd: int, length: int) -> None:
+    def __init__(self, path: Path, fd: int, length: int, *, synced: bool = True) -> None:
         self.path = path
         self.length = length
         """Bytes that are whole and synced."""
         self._fd = fd
+        self._sync = os.fsync if synced else _trust
         self._dirty = False
         """Whether a failed write may have left bytes behind `length`."""
 
     @classmethod
-    def publish(cls, path: Path, content: bytes) -> AppendFile:
-        """Create `path`, holding `content`, and its directories. `FileExistsError` when it exists already."""
+    def publish(cls, path: Path, content: bytes, *, synced: bool = True) -> AppendFile:
+        """Create `path`, holding `content`, and its directories. `FileExistsError` when it exists already.
+
+        Without `synced` it survives a process that is killed, and not a machine that stops.
+        """
         changed = _make_directories(path.parent)
         temporary = path.parent / f".{path.name}.{os.getpid()}.tmp"
         fd = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        file = cls(path, fd, 0)
+        file = cls(path, fd, 0, synced=synced)
         try:
             file._lock()
             file.append(content)
             os.link(temporary, path)
-            for directory in changed:
+            for directory in changed if synced else ():
                 _sync_directory(directory)
         except BaseException:
             file.close()
@@ -72,7 +76,7 @@ class AppendFile:
         try:
             self._dirty = True
             _write(self._fd, content, self.length)
-            os.fsync(self._fd)
+            self._sync(self._fd)
         except OSError:
             with contextlib.suppress(OSError):  # else the next try does it first
                 self._truncate()
@@ -99,8 +103,12 @@ class AppendFile:
 
     def _truncate(self) -> None:
         os.ftruncate(self._fd, self.length)
-        os.fsync(self._fd)
+        self._sync(self._fd)
         self._dirty = False
+
+
+def _trust(fd: int) -> None:
+    """Leave it to the system when what was written gets to the disk."""
 
 
 def _write(fd: int, content: bytes, offset: int) -> None:

@@ -58,12 +58,20 @@ class SessionStore:
     `compression` is of new logs: "zstd" or "none". Existing ones keep theirs.
     """
 
-    def __init__(self, root: Path, *, compression: Compression = "zstd", project: str) -> None:
+    def __init__(
+        self, root: Path, *, compression: Compression = "zstd", project: str, synced: bool = True
+    ) -> None:
+        """Keep logs below `root`.
+
+        Without `synced`, what is written survives a process that is killed, and not a machine that stops: for
+        logs that are read at once and thrown away. Raises `UsageError`.
+        """
         if compression not in FILE_NAMES:
             raise UsageError(f"compression is {compression!r}; it can be 'zstd' or 'none'")
         self.root = root
         self.compression = compression
         self.project = _safe_name(project, "project directory")
+        self._synced = synced
 
     def open(self, log: SessionLog) -> SessionWriter:
         """Start to store a new log: what it holds and everything that is appended to it.
@@ -73,7 +81,7 @@ class SessionStore:
         directory = self.root / self.project / _safe_name(log.id, "session id")
         if any((directory / name).exists() for name in FILE_NAMES.values()):
             raise UsageError(f"{directory}: holds a log of session {log.id} already; resume it instead")
-        return SessionWriter(log, directory / FILE_NAMES[self.compression])
+        return SessionWriter(log, directory / FILE_NAMES[self.compression], synced=self._synced)
 
     def resume(self, path: Path) -> ResumedLog:
         """Load the log at `path` and go on writing it.

@@ -33,13 +33,16 @@ class StoreError(OnetakeError):
 class SessionWriter:
     """Stores one log. Made by `SessionStore.open` and `SessionStore.resume`."""
 
-    def __init__(self, log: SessionLog, path: Path, *, file: AppendFile | None = None) -> None:
+    def __init__(
+        self, log: SessionLog, path: Path, *, file: AppendFile | None = None, synced: bool = True
+    ) -> None:
         """Store `log` at `path`; `file`, when given, already holds all events that `log` has now."""
         self.path = path
         self.error: StoreError | None = None
         """Why the last try to write failed; None after a success."""
         self._log = log
         self._file = file
+        self._synced = synced
         self._written = len(log.events) if file else 0
         self._frames = path.name.endswith(".zstd")
         self._timer: asyncio.TimerHandle | None = None
@@ -106,7 +109,7 @@ class SessionWriter:
         content = self._stored(encode_records(batch))
         if self._file is None:
             header = self._stored(jsontext.dumps(self._log.header) + b"\n")
-            self._file = AppendFile.publish(self.path, header + content)
+            self._file = AppendFile.publish(self.path, header + content, synced=self._synced)
         else:
             self._file.append(content)
         self._written += len(batch)
