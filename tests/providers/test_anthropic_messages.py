@@ -8,7 +8,7 @@ from typing import Any
 
 from onetake import jsontext
 from onetake.agent.context import AppContext
-from onetake.app.plugins import AnthropicMessagesConfig, anthropic_messages
+from onetake.app.plugins import ExtendedEndpointConfig, anthropic_messages
 from onetake.gateway.http import HttpRequest, HttpResponse, HttpServer
 from onetake.model.request import ModelRequest
 from onetake.providers.anthropic_messages import AnthropicMessagesProvider
@@ -85,7 +85,7 @@ def test_an_http_error_is_a_finish_with_its_failure() -> None:
 def test_a_row_of_a_composition_registers_the_provider(tmp_path: Path) -> None:
     async def composed() -> str:
         ctx = AppContext(config_dir=tmp_path, environ={})
-        config = AnthropicMessagesConfig(id="claude", base_url="http://x/v1", models=["opus"])
+        config = ExtendedEndpointConfig(id="claude", base_url="http://x/v1", models=["opus"])
         async with anthropic_messages(ctx, config):
             return ctx.providers.get("claude", "opus")[0].id
 

@@ -14,6 +14,7 @@ BUILTIN = {
     "bash": "onetake.toolkit.bash.plugin:bash",
     "delegation": "onetake.toolkit.delegation.plugin:delegation",
     "openai-chat": "onetake.app.plugins:openai_chat",
+    "openai-responses": "onetake.app.plugins:openai_responses",
     "prompt": "onetake.app.plugins:prompt",
     "replay": "onetake.replay.plugin:replay",
     "session-store": "onetake.app.plugins:session_store",

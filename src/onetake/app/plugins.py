@@ -134,8 +134,8 @@ class OpenAIChatConfig(EndpointConfig, frozen=True, kw_only=True, forbid_unknown
     """How the endpoint differs from the plain format; see `onetake.wire.chat_request.ChatDialect`."""
 
 
-class AnthropicMessagesConfig(EndpointConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A Messages endpoint and the models that it answers for."""
+class ExtendedEndpointConfig(EndpointConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A Messages or Responses endpoint and the models that it answers for."""
 
     extra: dict[str, Any] = {}
     """Fields to send along with every request, as they are; they win over computed ones."""
@@ -162,7 +162,7 @@ async def openai_chat(ctx: AppContext, config: OpenAIChatConfig) -> AsyncIterato
 
 
 @asynccontextmanager
-async def anthropic_messages(ctx: AppContext, config: AnthropicMessagesConfig) -> AsyncIterator[None]:
+async def anthropic_messages(ctx: AppContext, config: ExtendedEndpointConfig) -> AsyncIterator[None]:
     """Answer model calls by asking an endpoint of Anthropic's Messages format."""
     from onetake.providers.anthropic_messages import AnthropicMessagesProvider
     from onetake.wire.messages_request import MessagesDialect
@@ -172,6 +172,16 @@ async def anthropic_messages(ctx: AppContext, config: AnthropicMessagesConfig) -
         dialect=MessagesDialect(extra=config.extra),
         **_endpoint(ctx, config),
     )
+    async with _registered(ctx, provider):
+        yield
+
+
+@asynccontextmanager
+async def openai_responses(ctx: AppContext, config: ExtendedEndpointConfig) -> AsyncIterator[None]:
+    """Answer model calls by asking an endpoint of OpenAI's Responses format."""
+    from onetake.providers.openai_responses import OpenAIResponsesProvider
+
+    provider = OpenAIResponsesProvider(config.id, extra=config.extra, **_endpoint(ctx, config))
     async with _registered(ctx, provider):
         yield
 

@@ -9,11 +9,16 @@ Whatever else is asked gets a 404 that says what there is. Keys that clients sen
 from __future__ import annotations
 
 import itertools
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from types import TracebackType
 
 from onetake.gateway.http import HttpRequest, HttpResponse, HttpServer, json_response
 from onetake.gateway.run import Run
 from onetake.wire.formats import FORMATS
+
+_shared: ContextVar[Gateway | None] = ContextVar("the gateway that all runs within share", default=None)
 
 
 class Gateway:
@@ -58,3 +63,25 @@ class Gateway:
         known = ", ".join(self._formats)
         text = f"the gateway has nothing at {request.method} {request.path}; its endpoints end in {known}"
         return json_response({"error": {"message": text, "type": "invalid_request_error"}}, 404)
+
+
+@asynccontextmanager
+async def one_gateway() -> AsyncIterator[None]:
+    """Let all runs within, in whatever task, share one server."""
+    async with Gateway() as gateway:
+        before = _shared.set(gateway)
+        try:
+            yield
+        finally:
+            _shared.reset(before)
+
+
+@asynccontextmanager
+async def any_gateway() -> AsyncIterator[Gateway]:
+    """The server that is shared; where none is, one of its own."""
+    shared = _shared.get()
+    if shared is not None:
+        yield shared
+        return
+    async with Gateway() as gateway:
+        yield gateway

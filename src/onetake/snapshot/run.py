@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -59,12 +60,22 @@ async def run_all(
     outcomes: list[Outcome] = []
     for selection in selections:
         recover_suite(selection.suite)
-    if mode == "replay":
-        outcomes += await _replay_all(selections, jobs, on_outcome)
-    else:
-        for selection in selections:
-            outcomes += await write_all(selection, mode, dry_run=dry_run, on_outcome=on_outcome)
+    async with _gateway(selections):
+        if mode == "replay":
+            outcomes += await _replay_all(selections, jobs, on_outcome)
+        else:
+            for selection in selections:
+                outcomes += await write_all(selection, mode, dry_run=dry_run, on_outcome=on_outcome)
     return outcomes
+
+
+def _gateway(selections: Sequence[Selection]) -> AbstractAsyncContextManager[None]:
+    """One server for all scenarios of agents that need one."""
+    if all(selection.suite.settings.gateway is None for selection in selections):
+        return nullcontext()
+    from onetake.gateway.server import one_gateway
+
+    return one_gateway()
 
 
 def recover_suite(suite: Suite) -> None:

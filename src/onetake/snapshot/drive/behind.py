@@ -89,7 +89,7 @@ async def behind_gateway(
         yield None
         return
     from onetake.gateway.run import Run, recording
-    from onetake.gateway.server import Gateway
+    from onetake.gateway.server import any_gateway
     from onetake.runfile import load_run
     from onetake.snapshot.drive.env import RUN_VARIABLE
 
@@ -103,7 +103,7 @@ async def behind_gateway(
     else:
         source = _upstream(suite, scenario, table, environ)
     run = Run(run_file, source, models=tuple(table.models))
-    async with Gateway() as gateway:
+    async with any_gateway() as gateway:
         base_url = gateway.open(run)
         try:
             yield Behind(world, base_url, run.source)

@@ -19,7 +19,7 @@ from onetake import jsontext
 from onetake.app.builtin import BUILTIN
 from onetake.app.composition import Composition, Row, load_uninterpolated
 
-_ADAPTERS = ("openai-chat", "anthropic-messages")
+_ADAPTERS = ("openai-chat", "anthropic-messages", "openai-responses")
 ADAPTERS = frozenset({*_ADAPTERS, *(BUILTIN[name] for name in _ADAPTERS)})
 """What the `use` of a built-in plugin that reaches a model can be."""
 REPLAY = "replay"
