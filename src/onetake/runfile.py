@@ -39,6 +39,8 @@ class RunFile(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
     """The random part that all generated roots of this run share."""
     mint: list[MintRule] = []
     """The suite's rules for values that are minted at run time."""
+    mask: list[tuple[str, str]] = []
+    """What the suite masks in the log, as (pattern, replacement): for the gateway, which compares with it."""
     sessions_root: str = ""
     """Where the session store writes; empty: where the composition says."""
     requests: str = ""

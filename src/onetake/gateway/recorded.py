@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from onetake.fixture.grammar import UnknownToken
+from onetake.fixture.normalize import Rules
 from onetake.fixture.tokens import LogView, TokenTable
 from onetake.gateway.answer import PARTIAL, Answer, give
 from onetake.gateway.conversation import Call, Conversation
 from onetake.gateway.exchange import Exchange, Source
 from onetake.gateway.http import HttpResponse
+from onetake.gateway.identity import Identities, has_identities
 from onetake.gateway.matching import Asked, Served, difference, key, likeness, request_facts
 from onetake.model.failures import Failure, ModelFailure, failure
 from onetake.model.types import Message
@@ -50,6 +52,7 @@ class Recorded(Source):
         workspace: Path,
         violations_file: str = "",
         mint: Sequence[tuple[str, str]] = (),
+        mask: Sequence[tuple[str, str]] = (),
         nonce: str = "",
         lenient: bool = False,
         pace: bool = False,
@@ -61,10 +64,13 @@ class Recorded(Source):
         self._workspace = workspace
         self._violations_file = violations_file
         self._mint = mint
+        self._masks = Rules(mask=mask)
         self._nonce = nonce
         self._lenient = lenient
         self._pace = pace
         self._keys = {id(served): key(served.asked) for each in calls for served in each if served.asked}
+        self._with_ids = {id(s) for each in calls for s in each if s.asked and has_identities(s.asked)}
+        self._identities = Identities()
         self._rootless = TokenTable.build(roots, nonce=nonce)
 
     async def respond(self, exchange: Exchange) -> HttpResponse:
@@ -101,11 +107,10 @@ class Recorded(Source):
         if index is None:
             return self._begin(call)
         asked = self._asked(call, index)
-        wanted = key(asked)
         left = [served for served in self._session(index) if not served.used]
-        exact = [served for served in left if self._equals(served, wanted)]
+        exact = [served for served in left if self._equals(served, asked)]
         if exact:
-            return exact[0]
+            return self._found(exact[0], asked)
         if not left:
             raise self._extra(call, asked, index)
         return self._changed(call, asked, left[0])
@@ -117,9 +122,9 @@ class Recorded(Source):
         asked: Asked = {}
         for served in free:
             asked = self._asked(call, served.index)
-            if self._equals(served, key(asked)):
+            if self._equals(served, asked):
                 self.bindings[call.request.session_id] = served.index
-                return served
+                return self._found(served, asked)
         known = [served for served in free if served.asked is not None]
         if not known:
             index = max([len(self.recorded) - 1, *bound]) + 1
@@ -132,14 +137,24 @@ class Recorded(Source):
     def _session(self, index: int) -> Sequence[Served]:
         return self.recorded[index] if index < len(self.recorded) else ()
 
-    def _equals(self, served: Served, wanted: bytes) -> bool:
-        return served.asked is None or self._keys[id(served)] == wanted
+    def _equals(self, served: Served, asked: Asked) -> bool:
+        if served.asked is None:
+            return True
+        same = self._identities.like(served.asked, asked) if id(served) in self._with_ids else asked
+        return self._keys[id(served)] == key(same)
+
+    def _found(self, served: Served, asked: Asked) -> Served:
+        if served.asked is not None:
+            self._identities.learn(served.asked, asked)
+        return served
 
     def _asked(self, call: Call, index: int) -> Asked:
         """What a call asks, in tokens, were its conversation the recorded session `index`."""
         request = call.request
         header = {"config": request.config, "system": request.system, "tools": request.tools}
         facts = request_facts(header, request.messages)
+        if self._masks:  # as the log that was recorded has it
+            facts |= self._masks.apply({name: facts[name] for name in ("config", "messages")})
         asked: Asked = self._table(request.session_id, index).tokenize_value(facts)
         return asked
 
@@ -174,6 +189,9 @@ class Recorded(Source):
     # -- what is reported ----------------------------------------------------------------------------------
 
     def _changed(self, call: Call, asked: Asked, nearest: Served) -> Served:
+        if nearest.asked is not None:
+            live, asked = asked, self._identities.like(nearest.asked, asked)
+            self._identities.learn(nearest.asked, live)
         if not self._lenient and nearest.asked is not None:
             text = (
                 f"{_name(call)} asks what was not recorded; the nearest is call {nearest.number + 1} of "
@@ -184,9 +202,8 @@ class Recorded(Source):
         return nearest
 
     def _extra(self, call: Call, asked: Asked, index: int) -> ModelFailure:
-        wanted = key(asked)
         equal = [
-            s for calls in self.recorded for s in calls if s.asked is not None and self._equals(s, wanted)
+            s for calls in self.recorded for s in calls if s.asked is not None and self._equals(s, asked)
         ]
         recorded = self._session(index)
         if equal:

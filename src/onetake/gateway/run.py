@@ -134,6 +134,7 @@ def recording(run: RunFile, pins: Pins = lambda kind, value: value) -> Callable[
             workspace=Path(run.roots.get("cwd") or "."),
             violations_file=run.violations,
             mint=[(rule.pattern, rule.name) for rule in run.mint],
+            mask=run.mask,
             nonce=run.nonce,
             lenient=run.mode == "refresh",
             pace=run.pace,

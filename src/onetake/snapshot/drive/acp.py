@@ -35,6 +35,7 @@ class AcpDriver(Driver):
         self._capabilities: Frame = {}
         self._open_prompts: dict[str, asyncio.Future[Frame]] = {}
         self._said: dict[str, str] = {}
+        self._updates: set[str] = set()
         self._refused: str | None = None
 
     async def _begin(self) -> None:
@@ -75,6 +76,9 @@ class AcpDriver(Driver):
                 self._peer.notify("session/cancel", {"sessionId": self._session()})
             case ops.WaitForFile(path=path, timeout_ms=timeout_ms):
                 await self._wait_for_file(path, timeout_ms)
+            case ops.WaitForUpdate(kind=kind):
+                what = f"a session update {kind!r}"
+                await self._poll(lambda: kind in self._updates, what, self._timeouts.wait)
             case ops.Kill(signal=name):
                 await self._kill(name)
                 self._gone()
@@ -171,6 +175,12 @@ class AcpDriver(Driver):
             code = process.exited.result()
             raise self._failure(f"the agent {ended(code)} by itself, before the end of its input", 3)
         process.close_stdin()
+        if not self._launch.ends_with_input:
+            await process.end_group()
+            self.exit_code = process.exited.result()
+            self._refuse_half_line(process)
+            self._gone()
+            return
         code = await self._exit("the agent to exit after the end of its input")
         if code != 0:
             raise self._failure(f"the agent {ended(code)} after the end of its input; it must exit with 0", 3)
@@ -203,6 +213,8 @@ class AcpDriver(Driver):
         if method != "session/update" or not isinstance(params, dict):
             return
         update = params.get("update")
+        if isinstance(update, dict):
+            self._updates.add(str(update.get("sessionUpdate")))
         if isinstance(update, dict) and update.get("sessionUpdate") == "agent_message_chunk":
             content = update.get("content")
             session = str(params.get("sessionId"))

@@ -20,6 +20,7 @@ import sys
 from collections.abc import AsyncGenerator, Awaitable, Generator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -281,7 +282,7 @@ def write_run_file(
     suite: Suite, world: World, mode: str, *, fixtures: list[Path], override: Path | None
 ) -> None:
     """Tell the agent where it is: the JSON file that `ONETAKE_RUN` names."""
-    document = {
+    document: dict[str, Any] = {
         "mode": mode,
         "fixtures": [str(path) for path in fixtures],
         "override": None if override is None else str(override),
@@ -293,6 +294,8 @@ def write_run_file(
         "violations": str(world.violations),
         "pace": False,
     }
+    if suite.settings.gateway is not None:
+        document["mask"] = [(rule.pattern, rule.with_) for rule in suite.settings.normalize.log.mask]
     world.run_file.write_bytes(msgspec.json.encode(document))
 
 

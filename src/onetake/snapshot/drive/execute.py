@@ -82,7 +82,8 @@ async def execute(
                 command = [behind.filled(part) for part in command]
                 environment = {name: behind.filled(value) for name, value in environment.items()}
                 logs = LiveLogs(world.unlogged, None)
-            launch = Launch(command, environment, world.cwd, world.stderr)
+            ends = suite.settings.agent.ends_with_input
+            launch = Launch(command, environment, world.cwd, world.stderr, ends)
             driver = driver_class(suite.settings.suite.driver)(scenario.script, world, timeouts, launch, logs)
             try:
                 await driver.run()

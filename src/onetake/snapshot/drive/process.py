@@ -27,6 +27,8 @@ PROMPT = "{prompt}"
 """Where a command takes a prompt as an argument."""
 _READ_SIZE = 1 << 18
 _POLL_S = 0.01
+_GRACE_S = 2.0
+"""How long a signal has to do its work."""
 
 
 class AgentProcess:
@@ -111,6 +113,14 @@ class AgentProcess:
             self._kill_group()
         else:
             os.kill(self.pid, number)
+
+    async def end_group(self) -> None:
+        """Ask the whole group to end, and kill what does not."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
+            if (await asyncio.wait([self.exited], timeout=_GRACE_S))[0]:
+                return
 
     async def end(self) -> int:
         """Kill what still runs and reap it; the exit code. Safe to call twice, and from a cancelled task."""
@@ -222,6 +232,8 @@ class Launch(msgspec.Struct, frozen=True):
     env: Mapping[str, str]
     cwd: Path
     stderr: Path
+    ends_with_input: bool = True
+    """Whether the end of its input ends it; if not, signals do."""
 
     def start(self, on_line: Callable[[bytes], None], *, prompt: str | None = None) -> AgentProcess:
         """Start it; `prompt` stands for `{prompt}` in the command. Raises `AgentError`."""

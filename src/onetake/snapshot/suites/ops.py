@@ -103,6 +103,12 @@ class WaitForFile(_Op, tag="waitForFile", frozen=True):
     timeout_ms: Positive | None = None
 
 
+class WaitForUpdate(_Op, tag="waitForUpdate", frozen=True):
+    """Wait until the agent has sent a session update of this kind, such as `available_commands_update`."""
+
+    kind: str
+
+
 class WaitForTurnStart(_Op, tag="waitForTurnStart", frozen=True):
     """Wait until the log holds a `turn/start` of at least this turn."""
 
@@ -162,6 +168,7 @@ Step = (
     | PromptAndWaitForAgentMessage
     | Cancel
     | WaitForFile
+    | WaitForUpdate
     | WaitForTurnStart
     | WaitForTurnEnd
     | WaitForEventAfterTurnEnd

@@ -94,6 +94,9 @@ class AgentTable(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """A folder, relative to suite.toml, that is copied to the agent's HOME; templates in it are filled in."""
     env: dict[str, str] = {}
     """Extra variables of the agent, in every mode."""
+    ends_with_input: bool = True
+    """False: the agent goes on after the end of its input, as some of others do, and is ended by a signal
+    together with its children. For `acp` behind the gateway."""
     record_env: list[str] = []
     """Names passed in record mode only, from the environment or from `.env` beside the config."""
     adapters: list[str] = []
@@ -196,6 +199,11 @@ def _validate(path: Path, settings: Settings) -> None:
         )
     if not settings.agent.command:
         raise UsageError(f"{path}: [agent] command is empty")
+    if not settings.agent.ends_with_input and (settings.gateway is None or settings.suite.driver != "acp"):
+        raise UsageError(
+            f"{path}: [agent] ends_with_input = false is for an ACP agent behind the gateway: "
+            "one of onetake's own flushes its log at the end of its input"
+        )
     if settings.gateway is None and not settings.agent.config:
         raise UsageError(
             f"{path}: [agent] config is missing: name the composition, or add a [gateway] table for an agent "

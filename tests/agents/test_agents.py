@@ -1,6 +1,6 @@
-"""opencode, an agent of others, behind the gateway: recorded from a script, replayed, and red for a change.
+"""Agents of others behind the gateway: recorded from a script, replayed, and red for a change.
 
-What it is told is its own affair and is not committed here: each run records anew.
+What they are told is their own affair and is not committed here: each run records anew.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ from tests.conftest import ROOT
 from tests.snapshot.lab import failures, red
 
 pytestmark = pytest.mark.agents
-PROGRAM = ROOT / ".agents/node_modules/.bin/opencode"
+PROGRAMS = {"opencode": "opencode", "codex": "codex-acp"}
+"""By its folder here: the program of an agent."""
 
 
-@pytest.fixture
-def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    if not PROGRAM.is_file():
-        pytest.skip("opencode is not installed: `make agents` does it where npm and its registry are there")
+@pytest.fixture(params=PROGRAMS)
+def suite(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    program = ROOT / ".agents/node_modules/.bin" / PROGRAMS[request.param]
+    if not program.is_file():
+        pytest.skip(f"{program.name} is not installed: `make agents` does it where npm and its registry are")
     monkeypatch.delenv("CI", raising=False)
-    folder = tmp_path / "opencode"
-    shutil.copytree(Path(__file__).parent / "opencode", folder)
+    folder = tmp_path / request.param
+    shutil.copytree(Path(__file__).parent / request.param, folder)
     template = folder / "suite.toml.in"  # no suite that a test run would find
-    (folder / "suite.toml").write_text(template.read_text().replace("@OPENCODE@", str(PROGRAM)))
+    (folder / "suite.toml").write_text(template.read_text().replace("@PROGRAM@", str(program)))
     template.unlink()
     return folder
 
