@@ -56,6 +56,21 @@ def test_a_changed_request_is_red_and_a_refresh_accepts_it(
     assert red(outcomes) == {}, failures(outcomes)
 
 
+def test_what_the_log_masks_is_no_changed_request(tmp_path: Path) -> None:
+    """The tool prints the time, a mask covers it, and every other word of the result stays compared."""
+    foreign = Foreign(tmp_path / "project")
+    foreign.edit("agent.py", 'return "blue"', 'import time; return f"blue at {time.time_ns()}"')
+    with (foreign.snapshots / "suite.toml").open("a") as suite:
+        suite.write('\n[[normalize.log.mask]]\npattern = "at [0-9]+"\nwith = "at TIME"\n')
+    for mode in ("record", "replay"):
+        outcomes = foreign.run(mode)
+        assert red(outcomes) == {}, failures(outcomes)
+    foreign.edit("agent.py", "blue at", "grey at")
+    outcomes = foreign.run("replay")
+    assert "violation" in red(outcomes)["sky"]
+    assert "'blue at TIME' -> 'grey at TIME'" in failures(outcomes)
+
+
 def test_stopping_one_call_early_is_red(foreign: Foreign) -> None:
     foreign.edit("agent.py", 'if not message.get("tool_calls")', "if True")
     assert "leftover" in red(foreign.run("replay"))["sky"]

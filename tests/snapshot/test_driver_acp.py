@@ -18,6 +18,14 @@ from onetake.snapshot.drive.harvest import Harvest
 from tests.snapshot.driving import OPENING, alive, drive, drive_steps, make_suite, processes_in, prompts, said
 
 SHORT = "timeout_s = 2"
+LASTING = """
+import json, subprocess, sys, time
+child = subprocess.Popen(["sleep", "60"])
+for line in sys.stdin:
+    answer = {"jsonrpc": "2.0", "id": json.loads(line)["id"], "result": {"sessionId": "s"}}
+    print(json.dumps(answer), flush=True)
+time.sleep(60)
+"""
 """Long enough for a loaded machine to start the fake agent, short enough to wait for."""
 
 
@@ -278,6 +286,26 @@ def test_an_agent_that_ignores_the_end_of_its_input(tmp_path: Path) -> None:
     assert (
         "after the last step: timed out after 2 s awaiting the agent to exit after the end of its i" in error
     )
+
+
+def test_an_agent_that_outlives_its_input_is_ended_where_the_suite_says_so(tmp_path: Path) -> None:
+    """With its children: the suite says that this is how it ends, so none of it is red."""
+    (tmp_path / "script.json").write_text('{"replies": []}')
+    (tmp_path / "lasting.py").write_text(LASTING)
+    command = [sys.executable, str(tmp_path / "lasting.py")]
+    gateway = '[gateway]\nscript = "script.json"'
+    options = {"command": command, "suite": SHORT, "extra": gateway}
+    harvest = drive_steps(tmp_path, OPENING, "record", agent="ends_with_input = false", **options)
+    assert harvest.error is None and harvest.exit_code == -15
+    assert processes_in(tmp_path) == []
+
+
+def test_an_update_is_awaited(tmp_path: Path) -> None:
+    said = {"op": "waitForUpdate", "kind": "agent_message_chunk"}
+    finished(drive_steps(tmp_path / "a", [*prompts("hello"), said]))
+    never = [*prompts("hello"), said | {"kind": "plan"}]
+    error = failed(drive_steps(tmp_path / "b", never, suite=SHORT), 1)
+    assert "step 4 (waitForUpdate): timed out after 2 s awaiting a session update 'plan'" in error
 
 
 def test_an_agent_that_ends_badly(tmp_path: Path) -> None:

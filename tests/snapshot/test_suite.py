@@ -57,6 +57,10 @@ def test_only_what_a_model_said_is_recorded(tmp_path: Path, table: str, recorded
     ("text", "message"),
     [
         ("[agent]\ncommand = ['x']\n", "[agent] config is missing: name the composition"),
+        (
+            "[agent]\ncommand = ['x']\nconfig = 'a.yml'\nends_with_input = false\n",
+            "ends_with_input = false is for an ACP agent behind the gateway",
+        ),
         (AGENT + "[suite]\nsurface = []\n", "unknown field `surface` - at `$.suite`"),
         (
             AGENT + "[scenarios.one]\npin_header = true\n",
